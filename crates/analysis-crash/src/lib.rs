@@ -1,0 +1,1 @@
+//! Crash analysis as pure functions of a Target: bug checks, exceptions, buckets.

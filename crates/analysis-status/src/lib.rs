@@ -1,0 +1,1 @@
+//! Status codes, bug checks and fast-fail codes: names, meanings and their many readings.

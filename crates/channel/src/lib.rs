@@ -1,0 +1,1 @@
+//! The line protocol between supervisor and worker.

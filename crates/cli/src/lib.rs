@@ -1,0 +1,1 @@
+//! The command line for people: triage, call, tools, doctor.

@@ -1,0 +1,1 @@
+//! The read-only WinDbg commands served on any Target.

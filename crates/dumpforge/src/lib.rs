@@ -1,0 +1,1 @@
+//! Builds user and kernel dumps for tests: what is in the file is what the test says.

@@ -1,0 +1,1 @@
+//! The native engine: a Target over dump files and PE images, on any host.

@@ -1,0 +1,1 @@
+//! The MASM expression subset and the operand guard.

@@ -1,0 +1,1 @@
+//! Sessions: registry, worker processes, queues, interrupt, reclaim, progress, log.

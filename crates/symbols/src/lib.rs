@@ -1,0 +1,1 @@
+//! PDB, ISF, COFF, DWARF and export symbols; type layouts; demangling.

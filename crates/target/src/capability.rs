@@ -1,0 +1,124 @@
+//! What only some targets can do. Written for live and reverse targets too, so that their engines
+//! need no second vocabulary; a dump has none of these.
+
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::execution::ExceptionRecord;
+use crate::halt::Halt;
+use crate::memory::Space;
+
+/// Writing to the target.
+pub trait Write {
+    /// Writes and verifies by reading back; says how many bytes hold the new value.
+    fn write(&self, space: Space, address: u64, bytes: &[u8]) -> Result<usize>;
+    fn set_register(&self, name: &str, value: u64) -> Result<()>;
+}
+
+/// How to resume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resume {
+    Go,
+    StepInto,
+    StepOver,
+}
+
+/// Why a run stopped (spec 10 section 7.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    Breakpoint { id: u32 },
+    DataBreakpoint { id: u32 },
+    Step,
+    Exception { record: ExceptionRecord, first_chance: bool },
+    BreakIn,
+    ModuleLoad { name: String },
+    ThreadEvent,
+    EndOfTrace,
+    Exited { code: Option<u32> },
+    Unknown,
+}
+
+/// A stop after a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunStop {
+    pub reason: StopReason,
+    pub timed_out: bool,
+    pub interrupted: bool,
+    pub target_gone: bool,
+    /// The thread injected for a break-in, if one was.
+    pub break_thread: Option<u32>,
+    /// Everything the engine printed meanwhile.
+    pub output: String,
+}
+
+/// Letting the target move.
+pub trait Run {
+    /// Resumes and waits. `on_moving` is called once the target really moves.
+    fn resume(&self, how: Resume, bound: Duration, on_moving: &dyn Fn(), halt: &Halt) -> Result<RunStop>;
+}
+
+/// A watched access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    Write,
+    ReadWrite,
+    Execute,
+    Io,
+}
+
+/// A breakpoint to set or as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Breakpoint {
+    pub id: u32,
+    pub address: Option<u64>,
+    pub expression: Option<String>,
+    pub watch: Option<(Access, u8)>,
+    pub command: Option<String>,
+    pub condition: Option<String>,
+    pub thread: Option<u32>,
+    pub enabled: bool,
+    pub one_shot: bool,
+    pub pass_count: u32,
+    pub hits: Option<u32>,
+}
+
+/// Breakpoints.
+pub trait Breakpoints {
+    fn add(&self, breakpoint: &Breakpoint) -> Result<Breakpoint>;
+    fn remove(&self, id: u32) -> Result<()>;
+    fn list(&self) -> Result<Vec<Breakpoint>>;
+}
+
+/// Running backwards through a recording.
+pub trait Reverse {
+    fn reverse(&self, how: Resume, bound: Duration, halt: &Halt) -> Result<RunStop>;
+    /// The current position in the recording's own spelling.
+    fn position(&self) -> Result<String>;
+    fn seek(&self, position: &str) -> Result<()>;
+}
+
+/// Physical memory.
+pub trait Physical {
+    /// Physical address behind a virtual one in the selected process.
+    fn translate(&self, address: u64) -> Result<u64>;
+}
+
+/// The engine's own command interpreter.
+pub trait Command {
+    /// Runs one line, its output so far kept when it is cut.
+    fn execute(&self, line: &str, halt: &Halt) -> Result<CommandOutput>;
+}
+
+/// What a raw command printed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommandOutput {
+    pub text: String,
+    /// It was stopped before its end.
+    pub cut_short: bool,
+}
+
+/// The debugger data model (`dx`).
+pub trait DataModel {
+    fn dx(&self, expression: &str, recursion: u32, halt: &Halt) -> Result<CommandOutput>;
+}
