@@ -1,1 +1,36 @@
-//! The tools, one file each; admission; the trait Sessions.
+//! The tools: one file each, a folder a group. A tool is a type with a name, parameters, a result,
+//! a place to run, `run` and `render`; everything else (schemas, admission, the command line, docs)
+//! follows from it. A new tool is one new file and one line in its group's list.
+
+pub mod admit;
+pub mod crash;
+pub mod error;
+pub mod inspect;
+pub mod opening;
+pub mod prose;
+pub mod schema;
+pub mod session;
+pub mod sessions;
+pub mod surface;
+pub mod tool;
+
+pub use admit::{Admission, admit};
+pub use error::{Category, ToolError};
+pub use opening::{EngineChoice, OpenReport, OpenRequest, Summary};
+pub use prose::Fragment;
+pub use sessions::Sessions;
+pub use surface::Surface;
+pub use tool::{Group, Hints, Job, PureTool, SessionsTool, Tool, ToolEntry, WorkerTool};
+
+/// Every tool this build serves, in `tools/list` order.
+#[must_use]
+pub fn all() -> &'static [ToolEntry] {
+    static ALL: std::sync::OnceLock<Vec<ToolEntry>> = std::sync::OnceLock::new();
+    ALL.get_or_init(|| [session::tools(), inspect::tools(), crash::tools()].into_iter().flatten().collect())
+}
+
+/// The tool of this name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static ToolEntry> {
+    all().iter().find(|entry| entry.name == name)
+}

@@ -1,0 +1,205 @@
+//! Admission: arguments are checked here once for every caller (MCP, command line, batch), before
+//! any engine hears of them.
+
+use serde_json::{Map, Value};
+
+use crate::error::ToolError;
+use crate::tool::{Run, ToolEntry};
+
+/// A call that may run.
+pub struct Admission {
+    pub entry: &'static ToolEntry,
+    /// The arguments, nulls dropped, `session_id` taken out.
+    pub args: Value,
+    /// The session the caller named.
+    pub session_id: Option<String>,
+    /// Running it can replace the target.
+    pub retires_handle: bool,
+}
+
+impl Admission {
+    /// Whether this call is queued on a session's worker.
+    #[must_use]
+    pub fn is_worker(&self) -> bool {
+        matches!(self.entry.run, Run::Worker(_))
+    }
+}
+
+/// Checks `args` against the tool's schema and its own rules; all problems in one message.
+///
+/// # Errors
+/// `invalid_argument` naming every problem, the accepted keys and the nearest one.
+pub fn admit(entry: &'static ToolEntry, args: Option<Map<String, Value>>) -> Result<Admission, ToolError> {
+    let mut args = Value::Object(args.unwrap_or_default());
+    let schema = entry.input_schema();
+    let mut problems = Vec::new();
+    normalise(&mut args, &schema, "", entry.name, &mut problems);
+    if problems.is_empty()
+        && let Err(more) = (entry.check)(&args)
+    {
+        problems = more;
+    }
+    if !problems.is_empty() {
+        return Err(ToolError::invalid(problems.join("; ")));
+    }
+    let retires_handle = (entry.retires)(&args);
+    let session_id = match &args {
+        Value::Object(map) => map.get("session_id").and_then(Value::as_str).map(ToOwned::to_owned),
+        _ => None,
+    };
+    Ok(Admission { entry, args, session_id, retires_handle })
+}
+
+fn field(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// Validates `value` and makes it what serde expects: nulls dropped, integral floats integers.
+fn normalise(value: &mut Value, schema: &Value, path: &str, tool: &str, problems: &mut Vec<String>) {
+    match schema.get("type").and_then(Value::as_str) {
+        Some("object") => object(value, schema, path, tool, problems),
+        Some("array") => array(value, schema, path, tool, problems),
+        Some("string") => string(value, schema, path, problems),
+        Some("integer") => integer(value, schema, path, problems),
+        Some("number") if !value.is_number() => problems.push(format!("{path} must be a number")),
+        Some("boolean") if !value.is_boolean() => problems.push(format!("{path} must be true or false")),
+        _ => {}
+    }
+    if let Some(Value::Array(allowed)) = schema.get("enum")
+        && !allowed.contains(value)
+    {
+        let allowed: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+        problems.push(format!("{path} must be one of {}", allowed.join(", ")));
+    }
+}
+
+fn object(value: &mut Value, schema: &Value, path: &str, tool: &str, problems: &mut Vec<String>) {
+    let Value::Object(map) = value else {
+        problems.push(format!("{} must be an object", if path.is_empty() { "arguments" } else { path }));
+        return;
+    };
+    map.retain(|_, v| !v.is_null());
+    let empty = Map::new();
+    let known = schema.get("properties").and_then(Value::as_object).unwrap_or(&empty);
+    for (key, inner) in map.iter_mut() {
+        match known.get(key) {
+            Some(inner_schema) => normalise(inner, inner_schema, &field(path, key), tool, problems),
+            None => problems.push(unknown_argument(key, path, tool, known)),
+        }
+    }
+    if let Some(Value::Array(required)) = schema.get("required") {
+        for key in required.iter().filter_map(Value::as_str).filter(|key| !map.contains_key(*key)) {
+            problems.push(format!("missing argument \"{}\" for {tool}", field(path, key)));
+        }
+    }
+}
+
+fn unknown_argument(key: &str, path: &str, tool: &str, known: &Map<String, Value>) -> String {
+    let shown: String = key.chars().take(64).collect();
+    let names: Vec<&str> = known.keys().map(String::as_str).collect();
+    let mut text = format!("unknown argument \"{}\" for {tool}; it takes ", field(path, &shown));
+    text.push_str(&if names.is_empty() { "none".to_owned() } else { names.join(", ") });
+    if let Some(near) = nearest(&shown, &names) {
+        text.push_str(&format!(" (did you mean \"{near}\"?)"));
+    }
+    text
+}
+
+fn array(value: &mut Value, schema: &Value, path: &str, tool: &str, problems: &mut Vec<String>) {
+    let Value::Array(items) = value else {
+        problems.push(format!("{path} must be an array"));
+        return;
+    };
+    let count = items.len() as u64;
+    if schema.get("minItems").and_then(Value::as_u64).is_some_and(|min| count < min)
+        || schema.get("maxItems").and_then(Value::as_u64).is_some_and(|max| count > max)
+    {
+        problems.push(format!("{path} has {count} entries, which is out of bounds"));
+    }
+    if let Some(item_schema) = schema.get("items") {
+        for (index, item) in items.iter_mut().enumerate() {
+            normalise(item, item_schema, &format!("{path}[{index}]"), tool, problems);
+        }
+    }
+}
+
+fn string(value: &Value, schema: &Value, path: &str, problems: &mut Vec<String>) {
+    let Value::String(text) = value else {
+        problems.push(format!("{path} must be a string"));
+        return;
+    };
+    let length = text.chars().count() as u64;
+    if let Some(min) = schema.get("minLength").and_then(Value::as_u64)
+        && length < min
+    {
+        problems.push(if min == 1 {
+            format!("{path} must not be empty")
+        } else {
+            format!("{path} is too short")
+        });
+    }
+    if let Some(max) = schema.get("maxLength").and_then(Value::as_u64)
+        && length > max
+    {
+        problems.push(format!("{path} is {length} characters long; at most {max}"));
+    }
+}
+
+fn integer(value: &mut Value, schema: &Value, path: &str, problems: &mut Vec<String>) {
+    // A client may write 64.0 for 64.
+    if let Some(float) = value.as_f64()
+        && value.as_i64().is_none()
+        && value.as_u64().is_none()
+        && float.fract() == 0.0
+        && float.abs() < 9.0e15
+    {
+        *value = Value::from(float as i64);
+    }
+    let wide = value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from));
+    let Some(number) = wide else {
+        problems.push(format!("{path} must be an integer"));
+        return;
+    };
+    let bound = |key: &str| {
+        let limit = schema.get(key)?;
+        limit.as_i64().map(i128::from).or_else(|| limit.as_u64().map(i128::from))
+    };
+    let (min, max) = (bound("minimum"), bound("maximum"));
+    if min.is_some_and(|min| number < min) || max.is_some_and(|max| number > max) {
+        let range = match (min, max) {
+            (Some(min), Some(max)) => format!("{min} to {max}"),
+            (Some(min), None) => format!("at least {min}"),
+            (None, Some(max)) => format!("at most {max}"),
+            (None, None) => "in range".to_owned(),
+        };
+        problems.push(format!("{path} is {number}; it must be {range}"));
+    }
+}
+
+/// The candidate closest to `word`, if one is close enough to be a slip.
+#[must_use]
+pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    candidates
+        .iter()
+        .map(|candidate| (distance(&word.to_ascii_lowercase(), candidate), *candidate))
+        .filter(|(d, candidate)| *d <= candidate.len().max(word.len()) / 3 + 1)
+        .min_by_key(|(d, _)| *d)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Levenshtein distance over at most 64 bytes each.
+fn distance(a: &str, b: &str) -> usize {
+    let a: Vec<u8> = a.bytes().take(64).collect();
+    let b: Vec<u8> = b.bytes().take(64).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

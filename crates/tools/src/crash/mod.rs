@@ -1,0 +1,9 @@
+//! Tools of group `crash`.
+
+use crate::tool::{Group, ToolEntry};
+
+/// The group's tools in `tools/list` order.
+pub(crate) fn tools() -> Vec<ToolEntry> {
+    let _ = Group::Crash;
+    vec![]
+}

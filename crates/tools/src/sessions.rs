@@ -1,0 +1,160 @@
+//! The supervisor's sessions as tools see them. The supervisor implements this; tools never see a
+//! process.
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::ToolError;
+use crate::opening::{OpenReport, OpenRequest};
+
+/// A session that was opened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenedSession {
+    pub session_id: String,
+    pub report: OpenReport,
+}
+
+/// How `interrupt` ended (spec 10 section 1.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum InterruptOutcome {
+    Raised,
+    AlreadyPending,
+    NothingRunning,
+    Sealed,
+    Unreachable,
+    Barred,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interrupted {
+    pub session_id: String,
+    pub outcome: InterruptOutcome,
+    /// The tool whose job was running.
+    pub job: Option<String>,
+}
+
+/// How a session ended (spec 10 sections 1.8 and 5.8).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub session_id: String,
+    /// `closed`, `detached`, `terminated`, `resumed_and_detached`, `killed`.
+    pub ending: String,
+    pub released: bool,
+    pub worker_terminated: bool,
+    pub waited_ms: Option<u64>,
+    pub target_left_running: Option<bool>,
+}
+
+/// A row of `session_status` (spec 10 section 5.9).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionRow {
+    pub session_id: String,
+    /// `dump`, `image`, `trace`; absent until the open says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    pub engine: String,
+    pub target: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine_pid: Option<u32>,
+    /// `opening`, `attaching`, `open`, `failed`, `retired`, `closed`.
+    pub state: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overdue: bool,
+    pub in_state_for_ms: u64,
+    pub age_ms: u64,
+    pub current: bool,
+    pub live: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy: Option<BusyRow>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub target_gone: bool,
+}
+
+/// The oldest unanswered call and how many wait behind it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BusyRow {
+    pub tool: String,
+    pub running_for_ms: u64,
+    pub queued: u32,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatusPage {
+    pub sessions: Vec<SessionRow>,
+    pub max_sessions: u32,
+    /// The handle asked for names nothing this server remembers.
+    pub unknown_handle: bool,
+}
+
+/// What of the log is wanted (spec 10 section 5.10).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogQuery {
+    pub session_id: Option<String>,
+    /// `error`, `warn`, `info`, `debug`, `trace`.
+    pub level: String,
+    pub limit: usize,
+    pub since: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogRecord {
+    pub seq: u64,
+    /// RFC 3339 UTC.
+    pub at: String,
+    pub level: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    pub target: String,
+    pub message: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogPage {
+    pub records: Vec<LogRecord>,
+    pub matched: usize,
+    pub next_since: u64,
+    pub held: usize,
+    pub capacity: usize,
+    pub oldest_seq: Option<u64>,
+    pub missed: bool,
+}
+
+/// What the tools that run in the supervisor may ask of it.
+#[async_trait]
+pub trait Sessions: Send + Sync {
+    /// Opens a target in a worker of its own. Failures carry `target: no|yes|pending`.
+    async fn open(&self, request: OpenRequest) -> Result<OpenedSession, ToolError>;
+    /// Runs a worker operation (a tool's name, or one of [`crate::operations`]) on a session, the
+    /// current one when `None`; answers the session it ran on.
+    async fn operate(
+        &self,
+        session: Option<&str>,
+        operation: &str,
+        args: Value,
+    ) -> Result<(String, Value), ToolError>;
+    async fn interrupt(&self, session: Option<&str>) -> Result<Interrupted, ToolError>;
+    async fn end(&self, session: Option<&str>) -> Result<Ended, ToolError>;
+    async fn status(&self, session: Option<&str>) -> Result<StatusPage, ToolError>;
+    async fn log(&self, query: LogQuery) -> Result<LogPage, ToolError>;
+    /// Symbol settings remembered for this client's later sessions; `None` forgets them.
+    async fn remember_symbols(&self, settings: Option<SymbolSettings>);
+    /// What is remembered.
+    async fn remembered_symbols(&self) -> Option<SymbolSettings>;
+}
+
+/// Symbol settings for later sessions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SymbolSettings {
+    #[serde(default)]
+    pub symbol_path: Option<String>,
+    #[serde(default)]
+    pub image_path: Option<String>,
+    #[serde(default)]
+    pub network: bool,
+}

@@ -1,0 +1,225 @@
+//! What a tool is, and its type-erased row.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use target::{Halt, Progress, Target};
+
+use crate::error::{Category, ToolError};
+use crate::prose::Fragment;
+use crate::sessions::Sessions;
+use crate::surface::Surface;
+
+/// A group is an activity, not a subsystem (spec 20 section 5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Group {
+    Session,
+    Inspect,
+    Crash,
+}
+
+impl Group {
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Inspect => "inspect",
+            Self::Crash => "crash",
+        }
+    }
+}
+
+/// MCP annotations; spec 20 section 7 has the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hints {
+    pub read_only: bool,
+    pub destructive: bool,
+    pub idempotent: bool,
+    pub open_world: bool,
+}
+
+impl Hints {
+    /// A pure answer that never reaches an engine.
+    pub const PURE: Self = Self { read_only: true, destructive: false, idempotent: true, open_world: false };
+    /// Reads the target; may fetch symbols.
+    pub const READ: Self = Self { read_only: true, destructive: false, idempotent: true, open_world: true };
+    /// Changes session state only.
+    pub const STATE: Self =
+        Self { read_only: false, destructive: false, idempotent: false, open_world: true };
+    pub const END: Self = Self { read_only: false, destructive: true, idempotent: true, open_world: true };
+    pub const OPEN: Self = Self { read_only: false, destructive: true, idempotent: false, open_world: true };
+}
+
+/// What every tool declares, wherever it runs.
+pub trait Tool: 'static {
+    const NAME: &'static str;
+    /// At most 40 characters, unique.
+    const TITLE: &'static str;
+    const HINTS: Hints;
+    /// Description: what it answers, when to use it, the one trap that makes a call wrong.
+    const PROSE: &'static [Fragment];
+    /// A raw hatch answers text only and has no output schema.
+    const RAW: bool = false;
+    /// May be called while the target moves.
+    const WHILE_RUNNING: bool = false;
+    type Params: Serialize + DeserializeOwned + JsonSchema + Send;
+    type Output: Serialize + DeserializeOwned + JsonSchema;
+
+    /// Rules the schema can't say: exclusive pairs, operand guards. All problems at once.
+    fn check(_params: &Self::Params) -> Result<(), Vec<String>> {
+        Ok(())
+    }
+    /// Whether running this can replace the target, so that the handle must not be reused.
+    fn retires_handle(_params: &Self::Params) -> bool {
+        false
+    }
+    /// The text half, a pure function of the typed value.
+    fn render(output: &Self::Output, surface: &Surface) -> String;
+}
+
+/// A tool that runs in the supervisor and needs no session.
+pub trait PureTool: Tool {
+    fn run(params: Self::Params) -> Result<Self::Output, ToolError>;
+}
+
+/// What a worker gives a running tool.
+pub struct Job<'a> {
+    pub target: &'a dyn Target,
+    /// The bound and the break flag of this job.
+    pub halt: &'a Halt,
+    pub progress: &'a dyn Progress,
+    /// State of raw commands (`.cxr`, `.frame`, the last `d` address), kept between calls.
+    pub commands: &'a mut command::Session,
+}
+
+/// A tool that runs on the engine thread of the session's worker.
+pub trait WorkerTool: Tool {
+    fn run(job: &mut Job<'_>, params: Self::Params) -> Result<Self::Output, ToolError>;
+}
+
+/// A tool that runs in the supervisor over its sessions.
+#[async_trait]
+pub trait SessionsTool: Tool {
+    async fn run(sessions: Arc<dyn Sessions>, params: Self::Params) -> Result<Self::Output, ToolError>;
+}
+
+type SessionsRun =
+    fn(Arc<dyn Sessions>, Value) -> std::pin::Pin<Box<dyn Future<Output = Result<Value, ToolError>> + Send>>;
+
+/// Where and how a tool runs.
+#[derive(Clone, Copy)]
+pub enum Run {
+    Pure(fn(Value) -> Result<Value, ToolError>),
+    Worker(for<'a, 'b> fn(&'a mut Job<'b>, Value) -> Result<Value, ToolError>),
+    Sessions(SessionsRun),
+}
+
+/// A tool with its types erased: the row of the one table.
+pub struct ToolEntry {
+    pub name: &'static str,
+    pub title: &'static str,
+    pub group: Group,
+    pub hints: Hints,
+    pub prose: &'static [Fragment],
+    pub raw: bool,
+    pub while_running: bool,
+    pub run: Run,
+    pub(crate) input: fn() -> Value,
+    pub(crate) output: fn() -> Value,
+    pub(crate) check: fn(&Value) -> Result<(), Vec<String>>,
+    pub(crate) retires: fn(&Value) -> bool,
+    pub(crate) render: fn(&Value, &Surface) -> Result<String, String>,
+}
+
+fn parse<T: Tool>(args: Value) -> Result<T::Params, ToolError> {
+    serde_json::from_value(args)
+        .map_err(|error| ToolError::invalid(format!("arguments of {}: {error}", T::NAME)))
+}
+
+fn finish<T: Tool>(output: &T::Output) -> Result<Value, ToolError> {
+    serde_json::to_value(output).map_err(|error| {
+        ToolError::new(Category::Internal, format!("the result of {} did not serialise: {error}", T::NAME))
+    })
+}
+
+impl ToolEntry {
+    fn new<T: Tool>(group: Group, run: Run) -> Self {
+        Self {
+            name: T::NAME,
+            title: T::TITLE,
+            group,
+            hints: T::HINTS,
+            prose: T::PROSE,
+            raw: T::RAW,
+            while_running: T::WHILE_RUNNING,
+            run,
+            input: crate::schema::input::<T::Params>,
+            output: crate::schema::output::<T::Output>,
+            check: |args| match serde_json::from_value::<T::Params>(args.clone()) {
+                Ok(params) => T::check(&params),
+                Err(error) => Err(vec![error.to_string()]),
+            },
+            retires: |args| {
+                serde_json::from_value::<T::Params>(args.clone())
+                    .is_ok_and(|params| T::retires_handle(&params))
+            },
+            render: |data, surface| {
+                serde_json::from_value::<T::Output>(data.clone())
+                    .map(|output| T::render(&output, surface))
+                    .map_err(|error| format!("result of {}: {error}", T::NAME))
+            },
+        }
+    }
+
+    /// The row of a tool that runs without a session.
+    #[must_use]
+    pub fn pure<T: PureTool>(group: Group) -> Self {
+        Self::new::<T>(group, Run::Pure(|args| finish::<T>(&T::run(parse::<T>(args)?)?)))
+    }
+
+    /// The row of a tool that runs in a worker.
+    #[must_use]
+    pub fn worker<T: WorkerTool>(group: Group) -> Self {
+        Self::new::<T>(group, Run::Worker(|job, args| finish::<T>(&T::run(job, parse::<T>(args)?)?)))
+    }
+
+    /// The row of a tool that runs over the supervisor's sessions.
+    #[must_use]
+    pub fn sessions<T: SessionsTool>(group: Group) -> Self {
+        Self::new::<T>(
+            group,
+            Run::Sessions(|sessions, args| {
+                Box::pin(async move { finish::<T>(&T::run(sessions, parse::<T>(args)?).await?) })
+            }),
+        )
+    }
+
+    /// The JSON schema of the arguments.
+    #[must_use]
+    pub fn input_schema(&self) -> Value {
+        (self.input)()
+    }
+
+    /// The JSON schema of both result branches; `None` for the raw hatches.
+    #[must_use]
+    pub fn output_schema(&self) -> Option<Value> {
+        (!self.raw).then(|| (self.output)())
+    }
+
+    #[must_use]
+    pub fn description(&self, surface: &Surface) -> String {
+        crate::prose::render(self.prose, surface)
+    }
+
+    /// The text of a result.
+    ///
+    /// # Errors
+    /// When `data` is not this tool's output: a broken invariant, said in words.
+    pub fn render(&self, data: &Value, surface: &Surface) -> Result<String, String> {
+        (self.render)(data, surface)
+    }
+}
