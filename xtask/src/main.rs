@@ -1,1 +1,58 @@
-fn main() {}
+//! Every chore of this repository: `cargo xtask --help`.
+
+mod fixtures;
+mod kernel_fixture;
+mod prerequisite;
+mod process;
+mod suite;
+mod wine;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Every chore of this repository")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// All checks and all tests; installs what they need. What CI runs.
+    Test {
+        /// Run only these steps (see the list it prints).
+        steps: Vec<String>,
+    },
+    /// Rebuilds the committed fixtures from their sources (clang and lld; Wine for the user crash).
+    Fixtures {
+        /// Rebuild into a temporary folder and compare with what is committed.
+        #[arg(long)]
+        check: bool,
+        /// Also make the user crash dump anew, with Microsoft's DbgEng from this folder under Wine.
+        #[arg(long)]
+        engine: Option<std::path::PathBuf>,
+    },
+    /// Side-by-side speed and memory figures: release build, triage, reads (spec 80 section 13).
+    Bench,
+    /// Mutates copies of small dumps and PDBs and opens each in a worker: no death, no hang.
+    Mutate {
+        /// How many mutated copies.
+        #[arg(long, default_value_t = 2000)]
+        count: u32,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+}
+
+fn main() {
+    let result = match Arguments::parse().chore {
+        Chore::Test { steps } => suite::run(&steps),
+        Chore::Fixtures { check, engine } => fixtures::run(check, engine.as_deref()),
+        Chore::Bench => suite::bench(),
+        Chore::Mutate { count, seed } => suite::mutate(count, seed),
+    };
+    if let Err(error) = result {
+        eprintln!("xtask: {error:#}");
+        std::process::exit(error.downcast_ref::<prerequisite::NeedsRoot>().map_or(1, |_| 3));
+    }
+}

@@ -1,0 +1,146 @@
+"""The official Python client drives every tool over stdio, once well and once badly, in both
+protocol eras; its own validator and ours check every result against the advertised schema."""
+
+import os
+import signal
+
+import jsonschema
+import pytest
+from mcp import Client, MCPError, StdioServerParameters, stdio_client
+
+pytestmark = pytest.mark.anyio
+
+MODES = ["auto", "legacy"]
+
+# Arguments that work on the bundled user dump, and arguments that must be refused or fail.
+# `session_id` is filled in where the tool takes one.
+CALLS = {
+    "session_status": ({}, {"session_id": 7}),
+    "server_log": ({"limit": 5}, {"limit": 0}),
+    "interrupt": ({}, {"session_id": "sess-nonesuch"}),
+    "current_location": ({}, {"session_id": "sess-nonesuch"}),
+    "registers": ({"all": True}, {"all": "yes"}),
+    "read_memory": ({"address": "@rsp", "size": 32}, {"address": "0x1", "size": 16}),
+    "backtrace": ({"frames": 8}, {"frames": 0}),
+    "modules": ({"filter": "crash"}, {"filter": ""}),
+    "threads": ({}, {"limit": 0}),
+    "disassemble": ({"address": "crash!ShipOrder", "count": 4}, {"address": "@rip; .echo hi"}),
+    "set_symbol_path": ({"path": "{folder}"}, {"path": 'a"b'}),
+    "execute": ({"command": "k; r; lm; dt crash!Order"}, {"command": ".writemem c:\\x 0 1"}),
+    "exception_triage": ({}, {"frames": 1000}),
+    "decode_error_reporting": ({"code": "0xc0000005"}, {"code": "0x1234567890"}),
+}
+KERNEL_CALLS = {"crash_triage": ({}, {"analyzer": "nonesuch"})}
+
+
+def connect(binary, mode):
+    parameters = StdioServerParameters(command=binary, args=[], env={"PATH": os.environ["PATH"]})
+    return Client(stdio_client(parameters), mode=mode)
+
+
+def fill(arguments, **values):
+    return {k: v.format(**values) if isinstance(v, str) and "{" in v else v for k, v in arguments.items()}
+
+
+def check(tool, result):
+    """A result as the contract has it: text and structure agree, and the schema holds."""
+    text = "".join(block.text for block in result.content)
+    structured = result.structured_content
+    assert text
+    if result.is_error:
+        assert structured["status"] == "error"
+        assert structured["error"]["message"] == text
+    elif tool.output_schema is not None:
+        assert structured["status"] == "ok"
+    if structured is not None and tool.output_schema is not None:
+        jsonschema.validate(structured, tool.output_schema, cls=jsonschema.Draft202012Validator)
+    return structured
+
+
+async def open_dump(client, tools, path):
+    result = await client.call_tool("open_dump", {"path": path})
+    assert not result.is_error, result.content
+    return check(tools["open_dump"], result)["session_id"]
+
+
+async def call_each(client, tools, session, calls, folder):
+    for name, (good, bad) in calls.items():
+        takes_session = "session_id" in tools[name].input_schema.get("properties", {})
+        routed = {"session_id": session} if takes_session else {}
+        result = await client.call_tool(name, {**routed, **fill(good, folder=folder)})
+        check(tools[name], result)
+        assert not result.is_error, f"{name}: {result.content}"
+        result = await client.call_tool(name, {**routed, **fill(bad, folder=folder)})
+        check(tools[name], result)
+        assert result.is_error, f"{name} accepted {bad}: {result.content}"
+        result = await client.call_tool(name, {**routed, **fill(good, folder=folder), "zz_unknown": 1})
+        assert result.is_error and result.structured_content["error"]["category"] == "invalid_argument"
+        assert "zz_unknown" in result.structured_content["error"]["message"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_every_tool_once_well_and_once_badly(binary, user_dump, kernel_dump, mode):
+    async with connect(binary, mode) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        served = {"open_dump", "end_session", *CALLS, *KERNEL_CALLS}
+        assert set(tools) == served, "a tool is served that this test does not call"
+
+        bad = await client.call_tool("open_dump", {"path": user_dump + ".nonesuch"})
+        assert bad.is_error and check(tools["open_dump"], bad)["target"] == "no"
+        assert user_dump in bad.structured_content["error"]["message"]
+
+        user = await open_dump(client, tools, user_dump)
+        await call_each(client, tools, user, CALLS, os.path.dirname(user_dump))
+        kernel = await open_dump(client, tools, kernel_dump)
+        await call_each(client, tools, kernel, KERNEL_CALLS, "")
+
+        for session in (user, kernel):
+            result = await client.call_tool("end_session", {"session_id": session})
+            assert not result.is_error and check(tools["end_session"], result)["released"] is True
+        again = await client.call_tool("end_session", {"session_id": user})
+        assert again.is_error and check(tools["end_session"], again)["error"]["category"] == "stale_session"
+
+
+async def test_a_tool_that_never_was_is_a_protocol_error(binary):
+    async with connect(binary, "auto") as client:
+        with pytest.raises(MCPError) as error:
+            await client.call_tool("registres", {})
+        assert error.value.code == -32602
+        assert "registers" in error.value.message
+
+
+async def test_a_tool_of_the_product_that_is_not_here_says_so(binary):
+    async with connect(binary, "auto") as client:
+        result = await client.call_tool("go", {})
+        assert result.is_error
+        assert result.structured_content["error"]["category"] == "not_served"
+
+
+async def test_a_killed_worker_costs_its_session_only(binary, user_dump, kernel_dump):
+    async with connect(binary, "auto") as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        doomed = await open_dump(client, tools, user_dump)
+        other = await open_dump(client, tools, kernel_dump)
+        status = await client.call_tool("session_status", {"session_id": doomed})
+        os.kill(status.structured_content["sessions"][0]["engine_pid"], signal.SIGKILL)
+        result = await client.call_tool("registers", {"session_id": doomed})
+        assert result.is_error
+        assert result.structured_content["error"]["category"] in ("worker_lost", "stale_session")
+        result = await client.call_tool("registers", {"session_id": other})
+        assert not result.is_error
+
+
+async def test_the_list_is_the_same_bytes_twice(binary):
+    pages = []
+    for _ in range(2):
+        async with connect(binary, "auto") as client:
+            pages.append((await client.list_tools()).model_dump_json())
+    assert pages[0] == pages[1]
+
+
+async def test_a_planted_wrong_result_is_rejected(binary):
+    """The validator above is not a rubber stamp."""
+    async with connect(binary, "auto") as client:
+        schema = {t.name: t for t in (await client.list_tools()).tools}["registers"].output_schema
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"status": "ok", "registers": "none"}, schema)

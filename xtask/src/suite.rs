@@ -1,0 +1,85 @@
+//! The full test command: every check in one list, in the order that fails soonest.
+
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use crate::prerequisite;
+use crate::process::{cargo, root, run};
+
+type Step = (&'static str, fn() -> Result<()>);
+
+const STEPS: [Step; 9] = [
+    ("fmt", || run(cargo().args(["fmt", "--all", "--check"]))),
+    ("test", || run(cargo().args(["test", "--workspace", "--locked"]))),
+    ("release", || run(cargo().args(["build", "--release", "--locked", "--bin", "windbg-mcp"]))),
+    ("python", python),
+    ("mutate", || mutate(2000, 1)),
+    ("clippy", || {
+        run(cargo().args(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
+    }),
+    ("doc", || {
+        run(cargo().args(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))
+    }),
+    ("fuzz", || run(cargo().args(["check", "--locked", "--manifest-path", "fuzz/Cargo.toml"]))),
+    ("deny", || {
+        run(Command::new(prerequisite::cargo_deny()?)
+            .args(["check", "licenses", "bans", "sources"])
+            .current_dir(root()))
+    }),
+];
+
+/// Runs the named steps, all of them when none is named.
+pub(crate) fn run_steps(steps: &[&Step]) -> Result<()> {
+    for (name, step) in steps {
+        println!("\n== {name}");
+        let started = Instant::now();
+        step()?;
+        println!("== {name}: ok in {} s", started.elapsed().as_secs());
+    }
+    Ok(())
+}
+
+pub(crate) fn run_named(names: &[String]) -> Result<Vec<&'static Step>> {
+    if names.is_empty() {
+        return Ok(STEPS.iter().collect());
+    }
+    names
+        .iter()
+        .map(|name| match STEPS.iter().find(|(known, _)| known == name) {
+            Some(step) => Ok(step),
+            None => bail!("no step {name}; there are {}", STEPS.map(|(known, _)| known).join(", ")),
+        })
+        .collect()
+}
+
+pub(crate) fn run(names: &[String]) -> Result<()> {
+    let steps = run_named(names)?;
+    run_steps(&steps)?;
+    println!("\nAll steps passed.");
+    Ok(())
+}
+
+/// The official Python client drives the release binary over stdio.
+fn python() -> Result<()> {
+    let interpreter = prerequisite::python()?;
+    run(Command::new(interpreter)
+        .args(["-m", "pytest", "-q", "tests/python"])
+        .env("WINDBG_MCP_BINARY", root().join("target/release/windbg-mcp"))
+        .current_dir(root()))
+}
+
+/// The mutation run of the binary's own harness, on the release build.
+pub(crate) fn mutate(count: u32, seed: u64) -> Result<()> {
+    run(cargo()
+        .args(["test", "--release", "--locked", "-p", "windbg-mcp", "--test", "mutation", "--", "--nocapture"])
+        .args(["--include-ignored"])
+        .env("WINDBG_MCP_MUTATIONS", count.to_string())
+        .env("WINDBG_MCP_MUTATION_SEED", seed.to_string()))
+}
+
+/// Benchmarks, side by side in one run.
+pub(crate) fn bench() -> Result<()> {
+    run(cargo().args(["bench", "--locked", "-p", "windbg-mcp"]))
+}
