@@ -1,0 +1,195 @@
+//! Containers that dumps travel in: CAB (MSZIP, LZX), zip, xz, gzip. One dump is unpacked to a
+//! private temporary file that vanishes when it is closed.
+
+use std::fs::File;
+use std::io::{self, Cursor, Read, Seek, Write};
+use std::path::Path;
+
+use crate::error::{DumpError, Result};
+use crate::map::MappedFile;
+use crate::open::Kind;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Container {
+    Cab,
+    Zip,
+    Xz,
+    Gz,
+}
+
+impl Container {
+    /// What the first bytes say.
+    #[must_use]
+    pub fn sniff(bytes: &[u8]) -> Option<Self> {
+        const SIGNATURES: [(&[u8], Container); 4] = [
+            (b"MSCF", Container::Cab),
+            (b"PK\x03\x04", Container::Zip),
+            (b"\xfd7zXZ\0", Container::Xz),
+            (b"\x1f\x8b", Container::Gz),
+        ];
+        SIGNATURES.iter().find(|(signature, _)| bytes.starts_with(signature)).map(|(_, kind)| *kind)
+    }
+
+    /// `cab`, `zip`, `xz`, `gz`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cab => "cab",
+            Self::Zip => "zip",
+            Self::Xz => "xz",
+            Self::Gz => "gz",
+        }
+    }
+}
+
+pub(crate) struct Unpacked {
+    pub(crate) file: MappedFile,
+    pub(crate) member: Option<String>,
+}
+
+/// Bytes a member may unpack to.
+const LIMIT: u64 = 8 << 30;
+/// Members looked at in one archive.
+const MAX_MEMBERS: usize = 4096;
+/// Bytes of a member read to see what it is.
+const SNIFFED: usize = 16;
+/// Left free on the disk the temporary file is on.
+const SPARE: u64 = 64 << 20;
+
+pub(crate) fn unpack(container: Container, map: &MappedFile) -> Result<Unpacked> {
+    unpack_bounded(container, map, LIMIT)
+}
+
+fn unpack_bounded(container: Container, map: &MappedFile, limit: u64) -> Result<Unpacked> {
+    let bytes = map.bytes();
+    let sink = Sink { container: container.name(), limit };
+    match container {
+        Container::Gz => {
+            let name = flate2::bufread::GzDecoder::new(bytes)
+                .header()
+                .and_then(|h| h.filename().map(|name| String::from_utf8_lossy(name).into_owned()));
+            sink.unpack(flate2::bufread::MultiGzDecoder::new(bytes), name)
+        }
+        Container::Xz => sink.unpack(xz_reader(bytes).map_err(|why| sink.failed(&why))?, None),
+        Container::Cab => unpack_cab(&sink, bytes),
+        Container::Zip => unpack_zip(&sink, bytes),
+    }
+}
+
+/// Memory the xz decoder may take; `xz -9` needs 65 MiB.
+const XZ_MEMORY: u64 = 256 << 20;
+
+fn xz_reader(bytes: &[u8]) -> io::Result<impl Read + '_> {
+    let stream = liblzma::stream::Stream::new_stream_decoder(XZ_MEMORY, liblzma::stream::CONCATENATED)?;
+    Ok(liblzma::bufread::XzDecoder::new_stream(bytes, stream))
+}
+
+fn unpack_cab(sink: &Sink, bytes: &[u8]) -> Result<Unpacked> {
+    let mut cabinet = cab::Cabinet::new(Cursor::new(bytes)).map_err(|why| sink.failed(&why))?;
+    let names: Vec<String> = cabinet
+        .folder_entries()
+        .flat_map(|folder| folder.file_entries())
+        .take(MAX_MEMBERS)
+        .map(|file| file.name().to_owned())
+        .collect();
+    let name = sink.choose(&names, |name| {
+        let mut first = Vec::new();
+        cabinet.read_file(name)?.take(SNIFFED as u64).read_to_end(&mut first)?;
+        Ok(first)
+    })?;
+    let reader = cabinet.read_file(&name).map_err(|why| sink.failed(&why))?;
+    sink.unpack(reader, Some(name))
+}
+
+fn unpack_zip(sink: &Sink, bytes: &[u8]) -> Result<Unpacked> {
+    let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(|why| sink.failed(&why))?;
+    let names = archive.file_names().take(MAX_MEMBERS).filter_map(|name| name.ok());
+    let names: Vec<String> = names.filter(|n| !n.ends_with('/')).map(|n| n.into_owned()).collect();
+    let name = sink.choose(&names, |name| {
+        let mut first = Vec::new();
+        archive.by_name(name)?.take(SNIFFED as u64).read_to_end(&mut first)?;
+        Ok(first)
+    })?;
+    let member = archive.by_name(&name).map_err(|why| sink.failed(&why))?;
+    sink.unpack(member, Some(name))
+}
+
+/// Where a member goes, and the words for what can go wrong.
+struct Sink {
+    container: &'static str,
+    limit: u64,
+}
+
+impl Sink {
+    fn failed(&self, why: &dyn std::fmt::Display) -> DumpError {
+        DumpError::Unpack { container: self.container, why: why.to_string() }
+    }
+
+    /// The one member that is a dump by its first bytes; a lone member whatever it is.
+    fn choose(
+        &self,
+        names: &[String],
+        mut first_bytes: impl FnMut(&str) -> io::Result<Vec<u8>>,
+    ) -> Result<String> {
+        if let [only] = names {
+            return Ok(only.clone());
+        }
+        let mut dumps = Vec::new();
+        for name in names {
+            // A member that cannot be read is no candidate; the archive may hold others.
+            let first = first_bytes(name).unwrap_or_default();
+            if Kind::sniff(&first).is_some_and(Kind::is_dump) {
+                dumps.push(name.clone());
+            }
+        }
+        match dumps.len() {
+            0 => Err(DumpError::NoDump { container: self.container }),
+            1 => Ok(dumps.remove(0)),
+            _ => Err(DumpError::SeveralDumps { container: self.container, members: dumps }),
+        }
+    }
+
+    /// Copies a member to a temporary file that no other user can read and that has no name where
+    /// the system allows it.
+    fn unpack(&self, mut reader: impl Read, member: Option<String>) -> Result<Unpacked> {
+        let folder = std::env::temp_dir();
+        let free = free_space(&folder);
+        let mut file = tempfile::tempfile().map_err(|why| self.failed(&why))?;
+        let written = self.copy(&mut reader, &mut file, free)?;
+        if written == 0 {
+            return Err(DumpError::NoDump { container: self.container });
+        }
+        file.rewind().map_err(|why| self.failed(&why))?;
+        Ok(Unpacked { file: MappedFile::map(file, &folder)?, member })
+    }
+
+    fn copy(&self, reader: &mut impl Read, file: &mut File, free: Option<u64>) -> Result<u64> {
+        let mut buffer = vec![0; 1 << 16];
+        let mut written = 0u64;
+        loop {
+            let count = match reader.read(&mut buffer) {
+                Ok(0) => return Ok(written),
+                Ok(count) => count,
+                Err(why) if why.kind() == io::ErrorKind::Interrupted => continue,
+                Err(why) => return Err(self.failed(&why)),
+            };
+            written += count as u64;
+            if written > self.limit {
+                return Err(DumpError::TooLarge { container: self.container, limit: self.limit });
+            }
+            let full = |free| DumpError::DiskFull { container: self.container, needed: written, free };
+            if let Some(free) = free.filter(|free| written.saturating_add(SPARE) > *free) {
+                return Err(full(free));
+            }
+            file.write_all(&buffer[..count]).map_err(|why| match why.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => full(0),
+                _ => self.failed(&why),
+            })?;
+        }
+    }
+}
+
+/// Bytes free on the disk of a folder, where the system tells.
+fn free_space(folder: &Path) -> Option<u64> {
+    fs4::available_space(folder).ok()
+}
