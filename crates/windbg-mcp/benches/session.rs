@@ -1,0 +1,115 @@
+//! Speed and memory of whole sessions, side by side in one run: process start to triage over stdio,
+//! peak memory on a large dump, latency of small reads. Prints a table; asserts nothing.
+
+#[path = "../tests/stdio/mod.rs"]
+mod stdio;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde_json::json;
+use stdio::Server;
+
+const RUNS: usize = 21;
+
+fn data() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let data = std::env::var_os("WINDBG_MCP_DATA").map_or_else(|| root.join("../shared/data"), PathBuf::from);
+    data.is_dir().then_some(data)
+}
+
+/// The bundled dump and every unpacked user dump of the shared data.
+fn user_dumps() -> Vec<PathBuf> {
+    let mut dumps = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/crash.dmp")];
+    let mut folders: Vec<PathBuf> = data().into_iter().map(|data| data.join("user")).collect();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "dmp") {
+                dumps.push(path);
+            }
+        }
+    }
+    dumps.sort();
+    dumps
+}
+
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn triage(path: &Path) -> f64 {
+    let started = Instant::now();
+    let mut server = Server::start();
+    server.call("open_dump", json!({ "path": path }));
+    server.call("exception_triage", json!({}));
+    started.elapsed().as_secs_f64() * 1e3
+}
+
+fn bench_triage() {
+    println!("process start to triage over stdio, {RUNS} runs (bar: 60 ms warm)");
+    println!("{:<48} {:>9} {:>9} {:>9}", "dump", "min ms", "median", "max");
+    for path in user_dumps() {
+        triage(&path);
+        let mut times: Vec<f64> = (0..RUNS).map(|_| triage(&path)).collect();
+        let middle = median(&mut times);
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        println!("{name:<48} {:>9.1} {middle:>9.1} {:>9.1}", times[0], times[times.len() - 1]);
+    }
+}
+
+fn peak_kib(pid: u64) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find(|line| line.starts_with("VmHWM:"))?.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn bench_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.dmp");
+    large_dump(&path);
+    let mut server = Server::start();
+    server.call("open_dump", json!({ "path": path }));
+    server.call("exception_triage", json!({}));
+    server.call("execute", json!({ "command": "s -a 10000000 L?0fffffff nothere; lm; ~*k" }));
+    let status = server.call("session_status", json!({}));
+    let pid = status["structuredContent"]["sessions"][0]["engine_pid"].as_u64();
+    let size = std::fs::metadata(&path).map_or(0, |m| m.len());
+    println!(
+        "\npeak of a worker on a {} MB dump: {} MB (bar: 150 MB; mapped pages count)",
+        size / 1_000_000,
+        pid.and_then(peak_kib).unwrap_or(0) / 1000
+    );
+}
+
+fn large_dump(path: &Path) {
+    dumpforge::user::large(path, 100 << 20).unwrap();
+}
+
+fn bench_reads() {
+    let mut server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.dmp");
+    large_dump(&path);
+    server.call("open_dump", json!({ "path": path }));
+    let mut times: Vec<f64> = (0..1000u64)
+        .map(|index| {
+            let address = format!("{:#x}", 0x1000_0000 + index * 4096);
+            let started = Instant::now();
+            let answer = server.call("read_memory", json!({ "address": address, "size": 4096 }));
+            let elapsed = started.elapsed().as_secs_f64() * 1e3;
+            assert_eq!(answer["structuredContent"]["read_size"], 4096, "{answer}");
+            elapsed
+        })
+        .collect();
+    let p50 = median(&mut times);
+    println!("\n1,000 read_memory of 4 KiB: p50 {p50:.3} ms, p95 {:.3} ms (bar: p50 1 ms)", times[949]);
+}
+
+fn main() {
+    bench_triage();
+    bench_memory();
+    bench_reads();
+}
