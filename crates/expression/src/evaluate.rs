@@ -116,7 +116,7 @@ impl<'a> Parser<'a> {
     fn syntax(&self, expected: &'static str) -> ExpressionError {
         ExpressionError::Syntax { token: self.token_here(), position: self.at, expected }
     }
-    fn from_target(&self, position: usize, token: &str, source: target::TargetError) -> ExpressionError {
+    fn unanswered(position: usize, token: &str, source: target::TargetError) -> ExpressionError {
         ExpressionError::Target { token: token.to_owned(), position, source }
     }
 
@@ -191,7 +191,7 @@ impl<'a> Parser<'a> {
         if let Some(function) = Function::named(word) {
             self.at += word.len();
             let value = self.unary()?;
-            return function.apply(value, self.scope).map_err(|source| self.from_target(start, word, source));
+            return function.apply(value, self.scope).map_err(|source| Self::unanswered(start, word, source));
         }
         self.operand()
     }
@@ -254,7 +254,7 @@ impl<'a> Parser<'a> {
             Number::Not => {}
         }
         if !word.contains(['!', ':', '.']) {
-            let known = self.scope.register(word).map_err(|e| self.from_target(start, word, e))?;
+            let known = self.scope.register(word).map_err(|e| Self::unanswered(start, word, e))?;
             if let Some(value) = known {
                 self.at += shortest;
                 return Ok(value);
@@ -262,7 +262,7 @@ impl<'a> Parser<'a> {
         }
         for &end in ends.iter().rev() {
             let name = &rest[..end];
-            if let Some(value) = self.scope.symbol(name).map_err(|e| self.from_target(start, name, e))? {
+            if let Some(value) = self.scope.symbol(name).map_err(|e| Self::unanswered(start, name, e))? {
                 self.at += end;
                 return Ok(value);
             }
@@ -271,7 +271,7 @@ impl<'a> Parser<'a> {
     }
 
     fn symbol(&self, name: &str, position: usize) -> Result<u64> {
-        let found = self.scope.symbol(name).map_err(|e| self.from_target(position, name, e))?;
+        let found = self.scope.symbol(name).map_err(|e| Self::unanswered(position, name, e))?;
         found.ok_or_else(|| ExpressionError::Unresolved { token: name.to_owned(), position })
     }
 
@@ -280,7 +280,7 @@ impl<'a> Parser<'a> {
             Some(pseudo) => self.scope.pseudo(&pseudo.to_ascii_lowercase()),
             None => self.scope.register(name),
         };
-        let found = found.map_err(|e| self.from_target(position, name, e))?;
+        let found = found.map_err(|e| Self::unanswered(position, name, e))?;
         found.ok_or_else(|| ExpressionError::NoRegister { token: name.to_owned(), position })
     }
 }
@@ -339,6 +339,199 @@ impl Function {
             Self::Low => Ok(value & 0xffff),
             Self::Read(0) => scope.read(value, scope.pointer_size()),
             Self::Read(size) => scope.read(value, size),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use target::{MemoryExt as _, RegionMemory, TargetError};
+
+    struct Fixed {
+        pointer_size: u8,
+        memory: RegionMemory,
+    }
+
+    impl Scope for Fixed {
+        fn register(&self, name: &str) -> target::Result<Option<u64>> {
+            match name.to_ascii_lowercase().as_str() {
+                "rip" => Ok(Some(0x40_1000)),
+                "eax" | "ah" => Ok(Some(0xffff_ffff)),
+                "xmm0" => Err(TargetError::failed("not available")),
+                _ => Ok(None),
+            }
+        }
+        fn pseudo(&self, name: &str) -> target::Result<Option<u64>> {
+            Ok(match name {
+                "ip" => Some(0x40_1000),
+                "t0" => Some(7),
+                _ => None,
+            })
+        }
+        fn symbol(&self, name: &str) -> target::Result<Option<u64>> {
+            Ok(match name {
+                "nt" => Some(0x1_0000),
+                "nt!KeBugCheckEx" | "main" => Some(0x1_2340),
+                "m!v<int,a<int> >::operator[]" => Some(0x2000),
+                "m!v<3>::x" => Some(0x3000),
+                "m!v" => Some(2),
+                "m!`anonymous namespace'::f" => Some(0x4000),
+                "m!weird name" => Some(0x5000),
+                "m!main.cold" => Some(0x6000),
+                _ => None,
+            })
+        }
+        fn read(&self, address: u64, size: u8) -> target::Result<u64> {
+            let mut bytes = [0; 8];
+            self.memory.read_exact(address, &mut bytes[..usize::from(size)])?;
+            Ok(u64::from_le_bytes(bytes))
+        }
+        fn pointer_size(&self) -> u8 {
+            self.pointer_size
+        }
+    }
+
+    fn scope(pointer_size: u8) -> Fixed {
+        let mut memory = RegionMemory::new();
+        memory.add(0x40_1000, [0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88]);
+        memory.add(0x50_0000, 0x40_1000u64.to_le_bytes());
+        Fixed { pointer_size, memory }
+    }
+    fn value(text: &str) -> Result<u64> {
+        evaluate(text, &scope(8))
+    }
+
+    #[test]
+    fn values() {
+        for (text, expected) in [
+            ("10", 0x10),
+            ("0n10 + 0x10 + 0y11 + 0t10", 10 + 16 + 3 + 8),
+            ("fffff804`7ba00000", 0xffff_f804_7ba0_0000),
+            ("nt!KeBugCheckEx+0x14", 0x1_2354),
+            ("nt", 0x1_0000),
+            ("main", 0x1_2340),
+            ("@rip", 0x40_1000),
+            ("rip", 0x40_1000),
+            ("RIP", 0x40_1000),
+            ("$ip", 0x40_1000),
+            ("@$ip+1", 0x40_1001),
+            ("@$t0", 7),
+            ("m!v<int,a<int> >::operator[]+8", 0x2008),
+            ("m!v<3>::x", 0x3000),
+            ("m!v<3", 1),
+            ("m!v<3>1", 0),
+            ("m!`anonymous namespace'::f", 0x4000),
+            ("m!main.cold", 0x6000),
+            ("@!\"m!weird name\" + 1", 0x5001),
+            ("poi(rip)", 0x8877_6655_4433_2211),
+            ("poi(poi(500000))", 0x8877_6655_4433_2211),
+            ("by rip", 0x11),
+            ("wo(rip)", 0x2211),
+            ("dwo(rip)", 0x4433_2211),
+            ("qwo(@rip)", 0x8877_6655_4433_2211),
+            ("poi rip + 1", 0x8877_6655_4433_2212),
+            ("hi(12345678)", 0x1234),
+            ("low 12345678", 0x5678),
+            ("not 0", 1),
+            ("not 5", 0),
+            ("-1", u64::MAX),
+            ("~0", u64::MAX),
+            ("- -1", 1),
+            ("2+3*4", 14),
+            ("(2+3)*4", 20),
+            ("0n10-3-2", 5),
+            ("7 mod 4 % 2", 1),
+            ("1<<4|1", 0x11),
+            ("f0 >> 4", 0xf),
+            ("ffffffffffffffff >>> 4", u64::MAX),
+            ("1 << 40", 0),
+            ("1 << 0n64", 0),
+            ("6 & 3 ^ 1 | 8", 0xb),
+            ("6 and 3 xor 1 or 8", 0xb),
+            ("1 == 1", 1),
+            ("1 = 2", 0),
+            ("1 != 2", 1),
+            ("2 >= 2 & 3 <= 2", 0),
+            ("ah", 10),
+            ("@ah", 0xffff_ffff),
+            ("add", 0xadd),
+        ] {
+            assert_eq!(value(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_value_says_where() {
+        for (text, message, position) in [
+            ("foo", "Couldn't resolve error at 'foo'", 0),
+            ("1 + nt!Nope*2", "Couldn't resolve error at 'nt!Nope'", 4),
+            ("@foo", "Bad register error at 'foo'", 0),
+            ("$foo", "Bad register error at '$foo'", 0),
+            ("", "Syntax error at '<EOL>': a number, a register or a symbol", 0),
+            ("1+", "Syntax error at '<EOL>': a number, a register or a symbol", 2),
+            ("(1", "Syntax error at '<EOL>': ')'", 2),
+            ("1 2", "Syntax error at '2': an operator or the end", 2),
+            ("@rip; .echo hi", "Syntax error at ';': an operator or the end", 4),
+            ("1/0", "Divide by zero error", 1),
+            ("1 mod 0", "Divide by zero error", 2),
+            ("11111111111111111", "Numeric value too large error in '11111111111111111'", 0),
+            ("@@c++(1)", "'@@' is not served here: C++ expressions can change the target", 0),
+            ("poi(0)", "Memory access error at 'poi': cannot read 0x0000000000000000: not in the dump", 0),
+            ("@xmm0", "Memory access error at 'xmm0': not available", 0),
+        ] {
+            let error = value(text).unwrap_err();
+            assert_eq!((error.to_string().as_str(), error.position()), (message, position), "{text}");
+        }
+        let error = value("1 + foo").unwrap_err();
+        assert_eq!(error.with_caret("1 + foo"), "1 + foo\n    ^ Couldn't resolve error at 'foo'");
+    }
+
+    #[test]
+    fn a_prefix_stops_where_the_next_argument_starts() {
+        let prefix =
+            |text: &str| evaluate_prefix(text, &scope(8)).map(|(v, end)| (v, text[end..].to_owned()));
+        assert_eq!(prefix("rip L10"), Ok((0x40_1000, " L10".into())));
+        assert_eq!(prefix("rip+4 l?5"), Ok((0x40_1004, " l?5".into())));
+        assert_eq!(prefix("10 20"), Ok((0x10, " 20".into())));
+        assert_eq!(prefix("10 - 8 x"), Ok((8, " x".into())));
+    }
+
+    #[test]
+    fn results_of_32_bit_targets_are_addresses() {
+        let narrow = scope(4);
+        assert_eq!(evaluate("-1", &narrow), Ok(0xffff_ffff));
+        assert_eq!(evaluate("poi(rip)", &narrow), Ok(0x4433_2211));
+    }
+
+    #[test]
+    fn depth_and_length_are_bounded() {
+        for text in ["(".repeat(5000), "(".repeat(3000), "-".repeat(3000), "1+".repeat(2000)] {
+            assert!(value(&text).is_err());
+        }
+        assert_eq!(value(&format!("{}1{}", "(".repeat(30), ")".repeat(30))), Ok(1));
+        assert_eq!(value(&vec!["1"; 2000].join("+")), Ok(2000));
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(256))]
+
+        #[test]
+        fn any_text_is_answered(text in "[-0-9a-f@$!:<>()`'~+*/&|^=. nmtvpoi\"xé]{0,40}") {
+            let _ = value(&text);
+            if let Ok((_, end)) = evaluate_prefix(&text, &scope(4)) {
+                proptest::prop_assert!(text.is_char_boundary(end));
+            }
+            if let Err(error) = value(&text) {
+                let _ = error.with_caret(&text);
+            }
+        }
+
+        #[test]
+        fn arithmetic_is_the_machines(a: u64, b: u64) {
+            proptest::prop_assert_eq!(value(&format!("0x{a:x}+0x{b:x}")), Ok(a.wrapping_add(b)));
+            proptest::prop_assert_eq!(value(&format!("0n{a}*0x{b:x}")), Ok(a.wrapping_mul(b)));
+            proptest::prop_assert_eq!(value(&format!("{a:x} & {b:x}")), Ok(a & b));
         }
     }
 }

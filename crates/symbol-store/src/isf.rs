@@ -63,3 +63,36 @@ fn fits(name: &str, stem: &str, named: bool, identity: Option<&PdbIdentity>) -> 
     let by_name = after.is_some_and(|rest| rest.is_empty() || rest.starts_with(['_', '-', '.']));
     (by_name || named).then_some(false)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use target::Guid;
+
+    #[test]
+    fn the_file_that_names_the_identity_comes_first() {
+        const GUID: &str = "5278AFF86C341677D7D7835C85B7B844";
+        let root = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            let path = root.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "{}").unwrap();
+        };
+        let exact = format!("ntkrnlmp_10.0.19041.804_{GUID}-1.json.xz");
+        file(&exact);
+        file("ntkrnlmp_10.0.19041.1_00000000000000000000000000000000-1.json");
+        file(&format!("windows/ntkrnlmp.pdb/{GUID}-1.json.xz"));
+        file(&format!("ntkrnlmp.pdb/{GUID}-2.json"));
+        file("ntkrnlmpx.json");
+        file("other.json.xz");
+        file("ntkrnlmp.pdb.txt");
+        let identity = PdbIdentity { guid: Guid::parse(GUID).unwrap(), age: 1, name: "ntkrnlmp.pdb".into() };
+        let found = isf_candidates(root.path(), r"x:\nt\NTKRNLMP.pdb", Some(&identity));
+        let named: Vec<bool> = found.iter().map(|c| c.names_identity).collect();
+        assert_eq!(named, [true, true, false, false], "{found:?}");
+        assert!(found.iter().any(|c| c.path.ends_with(&exact) && c.names_identity));
+        assert_eq!(isf_candidates(root.path(), "ntkrnlmp.pdb", None).len(), 4);
+        assert_eq!(isf_candidates(root.path(), "", None), []);
+        assert_eq!(isf_candidates(&root.path().join("none"), "ntkrnlmp.pdb", None), []);
+    }
+}

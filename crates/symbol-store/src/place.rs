@@ -10,10 +10,10 @@ pub fn user_cache_directory() -> PathBuf {
     if let Some(folder) = named("XDG_CACHE_HOME") {
         return folder;
     }
-    if cfg!(windows) {
-        if let Some(folder) = named("LOCALAPPDATA") {
-            return folder;
-        }
+    if cfg!(windows)
+        && let Some(folder) = named("LOCALAPPDATA")
+    {
+        return folder;
     }
     match home() {
         Some(home) if cfg!(target_os = "macos") => home.join("Library/Caches"),

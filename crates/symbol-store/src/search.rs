@@ -236,10 +236,10 @@ impl Hunt<'_> {
     /// Shows a file that stays where it is to the check; true when it is the one.
     pub(crate) fn offer(&mut self, file: &Path) -> bool {
         let outcome = self.judge(file);
-        if let Outcome::Mismatch(why) = &outcome {
-            if self.search.mismatched.len() < TRIED_LIMIT {
-                self.search.mismatched.push((file.to_owned(), why.clone()));
-            }
+        if let Outcome::Mismatch(why) = &outcome
+            && self.search.mismatched.len() < TRIED_LIMIT
+        {
+            self.search.mismatched.push((file.to_owned(), why.clone()));
         }
         let matches = outcome == Outcome::Match;
         if matches {

@@ -1,7 +1,7 @@
 //! Symbol servers over HTTP(S): one file asked for in its three forms, redirects followed by rule,
 //! bodies taken whole or not at all, and dead hosts remembered.
 
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Seek as _};
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -61,6 +61,9 @@ struct Answer<B> {
 
 impl Hunt<'_> {
     pub(crate) fn look_on_server(&mut self, root: &str, left: &[PathBuf]) -> bool {
+        if left.is_empty() && self.was_kept() {
+            return true;
+        }
         if !self.settings.network {
             self.note(root, Outcome::NetworkOff);
             return false;
@@ -136,6 +139,7 @@ impl Hunt<'_> {
             }
             let mut packed = tempfile::tempfile()?;
             receive(answer, &mut packed, halt)?;
+            packed.rewind()?;
             unpack::unpack_from(packed, part, halt)
         })
     }

@@ -139,6 +139,9 @@ impl Hunt<'_> {
     /// Shows a local file, unpacked if its name says it is compressed; a hit is copied to the left.
     pub(crate) fn offer_local(&mut self, file: &Path, left: &[PathBuf]) -> bool {
         if file.to_string_lossy().ends_with('_') {
+            if left.is_empty() && self.was_kept() {
+                return true;
+            }
             return self
                 .keep(file.display().to_string(), left, |part, halt| unpack::unpack(file, part, halt));
         }
@@ -152,6 +155,13 @@ impl Hunt<'_> {
             }
         }
         true
+    }
+
+    /// Whether an earlier look-up put the file into the default store, where hits go that have no
+    /// nearer folder.
+    pub(crate) fn was_kept(&mut self) -> bool {
+        let kept = self.settings.default_store.clone();
+        self.look_for_store_layout(&kept, &[])
     }
 
     fn copy_into(&self, root: &Path, file: &Path) -> std::io::Result<PathBuf> {
