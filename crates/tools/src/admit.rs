@@ -9,7 +9,7 @@ use crate::tool::{Run, ToolEntry};
 /// A call that may run.
 pub struct Admission {
     pub entry: &'static ToolEntry,
-    /// The arguments, nulls dropped, `session_id` taken out.
+    /// The arguments, nulls dropped, integral floats made integers.
     pub args: Value,
     /// The session the caller named.
     pub session_id: Option<String>,
@@ -30,7 +30,9 @@ impl Admission {
 /// # Errors
 /// `invalid_argument` naming every problem, the accepted keys and the nearest one.
 pub fn admit(entry: &'static ToolEntry, args: Option<Map<String, Value>>) -> Result<Admission, ToolError> {
-    let mut args = Value::Object(args.unwrap_or_default());
+    let mut args = args.unwrap_or_default();
+    (entry.loosen)(&mut args);
+    let mut args = Value::Object(args);
     let schema = entry.input_schema();
     let mut problems = Vec::new();
     normalise(&mut args, &schema, "", entry.name, &mut problems);

@@ -3,20 +3,29 @@
 //! follows from it. A new tool is one new file and one line in its group's list.
 
 pub mod admit;
+pub mod catalogue;
 pub mod crash;
 pub mod error;
 pub mod inspect;
+pub mod instructions;
+mod location;
 pub mod opening;
+pub mod operations;
 pub mod prose;
+pub mod routing;
 pub mod schema;
 pub mod session;
 pub mod sessions;
+pub mod stack;
 pub mod surface;
+pub mod table;
 pub mod tool;
+mod whose;
+pub mod wildcard;
 
 pub use admit::{Admission, admit};
 pub use error::{Category, ToolError};
-pub use opening::{EngineChoice, OpenReport, OpenRequest, Summary};
+pub use opening::{EngineChoice, OpenReport, OpenRequest, Summary, summary_of};
 pub use prose::Fragment;
 pub use sessions::Sessions;
 pub use surface::Surface;

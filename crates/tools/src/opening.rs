@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use target::{Ability, Address, Code, DumpFormat};
+use target::{Ability, Address, Code, DumpFormat, Target};
 
 /// Which engine serves a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -151,4 +151,127 @@ pub struct DumpInfo {
     pub truncated: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
+}
+
+/// The facts of an open target. One failed look-up costs one field.
+#[must_use]
+pub fn summary_of(target: &dyn Target) -> Summary {
+    let facts = target.facts();
+    let kernel = facts.kind.is_kernel();
+    let modules = target.modules().ok();
+    let primary = modules.as_ref().and_then(|modules| primary_module(modules, kernel));
+    Summary {
+        kernel_mode: Some(kernel),
+        arch: Some(facts.machine.name().to_owned()),
+        pointer_size: Some(facts.machine.pointer_size()),
+        wow64: facts.wow64,
+        os: facts.os.as_ref().map(|os| OsInfo {
+            major: os.major,
+            minor: os.minor,
+            build: os.build,
+            product: os.product.map(ToOwned::to_owned),
+        }),
+        process: facts
+            .process
+            .as_ref()
+            .map(|process| ProcessInfo { pid: process.pid, name: process.name.clone() }),
+        processors: facts.processors.filter(|_| kernel),
+        modules_loaded: modules.as_ref().map(|modules| modules.len()),
+        primary_module: primary,
+        bug_check: bug_check(target, kernel),
+        exception: exception(target, kernel),
+        dump: facts.dump.as_ref().map(dump),
+        can: target.abilities(),
+        limitation: (!facts.limitations.is_empty()).then(|| facts.limitations.join("; ")),
+    }
+}
+
+/// The kernel, or the program of a process.
+fn primary_module(modules: &[target::Module], kernel: bool) -> Option<PrimaryModule> {
+    let is_program = |m: &&target::Module| m.image_name.to_ascii_lowercase().ends_with(".exe");
+    let module = if kernel {
+        modules.iter().find(|m| m.name.eq_ignore_ascii_case("nt")).or(modules.first())
+    } else {
+        modules.iter().find(is_program).or(modules.first())
+    }?;
+    Some(PrimaryModule {
+        name: module.name.clone(),
+        image_name: module.image_name.clone(),
+        start: Address(module.base),
+        size: module.size,
+        timestamp: (module.timestamp != 0).then_some(module.timestamp),
+    })
+}
+
+fn bug_check(target: &dyn Target, kernel: bool) -> Option<BugCheckInfo> {
+    let check = target.bug_check().ok().flatten().filter(|check| kernel && check.code != 0)?;
+    Some(BugCheckInfo { code: Code(check.code), parameters: check.parameters.map(Address).to_vec() })
+}
+
+fn exception(target: &dyn Target, kernel: bool) -> Option<ExceptionInfo> {
+    let event = target.stored_event().ok().flatten().filter(|_| !kernel)?;
+    Some(ExceptionInfo {
+        code: Code(event.record.code),
+        address: Address(event.record.address),
+        thread: event.thread,
+    })
+}
+
+fn dump(facts: &target::DumpFacts) -> DumpInfo {
+    DumpInfo {
+        format: facts.format,
+        container: facts.container.map(ToOwned::to_owned),
+        time: facts.time.clone(),
+        uptime_ms: facts.uptime_ms,
+        full_memory: facts.full_memory,
+        truncated: facts.truncated,
+        comment: facts.comment.clone(),
+    }
+}
+
+/// The target's version block, for people.
+#[must_use]
+pub fn version_block(target: &dyn Target) -> String {
+    let facts = target.facts();
+    let mut lines = Vec::new();
+    if let Some(os) = &facts.os {
+        let pack = os.service_pack.as_deref().map(|pack| format!(" {pack}")).unwrap_or_default();
+        let processors = facts.processors.map(|n| format!(", {n} processors")).unwrap_or_default();
+        let product = os.product.map(|product| format!(" ({product})")).unwrap_or_default();
+        lines.push(format!(
+            "Windows {}.{} build {}{pack}{product}, {}{processors}",
+            os.major,
+            os.minor,
+            os.build,
+            facts.machine.name()
+        ));
+        if let Some(lab) = &os.build_lab {
+            lines.push(format!("Built by: {lab}"));
+        }
+    }
+    if let Some(process) = &facts.process {
+        let name = process.name.as_deref().unwrap_or("unknown");
+        let pid = process.pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+        let wow64 = if facts.wow64 { ", a 32-bit process of a 64-bit system" } else { "" };
+        lines.push(format!("Process: {name}{pid}{wow64}"));
+    }
+    if let Some(dump) = &facts.dump {
+        if let Some(time) = &dump.time {
+            lines.push(format!("Dump taken: {time}"));
+        }
+        if let Some(uptime) = dump.uptime_ms {
+            let seconds = uptime / 1000;
+            lines.push(format!(
+                "Uptime: {} days {:02}:{:02}:{:02}",
+                seconds / 86400,
+                seconds / 3600 % 24,
+                seconds / 60 % 60,
+                seconds % 60
+            ));
+        }
+        if let Some(comment) = &dump.comment {
+            lines.push(format!("Comment: {}", crate::table::quiet(comment)));
+        }
+    }
+    lines.join("\n")
 }

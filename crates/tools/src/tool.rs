@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use target::{Halt, Progress, Target};
 
 use crate::error::{Category, ToolError};
@@ -69,6 +69,8 @@ pub trait Tool: 'static {
     type Params: Serialize + DeserializeOwned + JsonSchema + Send;
     type Output: Serialize + DeserializeOwned + JsonSchema;
 
+    /// Rewrites arguments that are accepted in another form than the one advertised.
+    fn loosen(_args: &mut Map<String, Value>) {}
     /// Rules the schema can't say: exclusive pairs, operand guards. All problems at once.
     fn check(_params: &Self::Params) -> Result<(), Vec<String>> {
         Ok(())
@@ -130,6 +132,7 @@ pub struct ToolEntry {
     pub run: Run,
     pub(crate) input: fn() -> Value,
     pub(crate) output: fn() -> Value,
+    pub(crate) loosen: fn(&mut Map<String, Value>),
     pub(crate) check: fn(&Value) -> Result<(), Vec<String>>,
     pub(crate) retires: fn(&Value) -> bool,
     pub(crate) render: fn(&Value, &Surface) -> Result<String, String>,
@@ -159,6 +162,7 @@ impl ToolEntry {
             run,
             input: crate::schema::input::<T::Params>,
             output: crate::schema::output::<T::Output>,
+            loosen: T::loosen,
             check: |args| match serde_json::from_value::<T::Params>(args.clone()) {
                 Ok(params) => T::check(&params),
                 Err(error) => Err(vec![error.to_string()]),

@@ -1,9 +1,20 @@
 //! Tools of group `session`.
 
+mod end_session;
+mod interrupt;
+mod open_dump;
+mod server_log;
+mod session_status;
+
 use crate::tool::{Group, ToolEntry};
 
 /// The group's tools in `tools/list` order.
 pub(crate) fn tools() -> Vec<ToolEntry> {
-    let _ = Group::Session;
-    vec![]
+    vec![
+        ToolEntry::sessions::<open_dump::OpenDump>(Group::Session),
+        ToolEntry::sessions::<interrupt::Interrupt>(Group::Session),
+        ToolEntry::sessions::<end_session::EndSession>(Group::Session),
+        ToolEntry::sessions::<session_status::SessionStatus>(Group::Session),
+        ToolEntry::sessions::<server_log::ServerLog>(Group::Session),
+    ]
 }

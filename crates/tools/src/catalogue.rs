@@ -1,0 +1,142 @@
+//! The names of every tool the product has, served by this build or not (spec 20 section 5.1).
+
+/// Group and members, in `tools/list` order.
+pub const CATALOGUE: [(&str, &[&str]); 9] = [
+    (
+        "session",
+        &[
+            "open_dump",
+            "open_trace",
+            "attach_kernel",
+            "attach_kernel_local",
+            "attach_process",
+            "launch",
+            "interrupt",
+            "end_session",
+            "session_status",
+            "server_log",
+        ],
+    ),
+    (
+        "inspect",
+        &[
+            "current_location",
+            "registers",
+            "read_memory",
+            "backtrace",
+            "modules",
+            "threads",
+            "disassemble",
+            "dx",
+            "set_symbol_path",
+            "execute",
+        ],
+    ),
+    (
+        "exec",
+        &[
+            "go",
+            "step_over",
+            "step_into",
+            "run_to_address",
+            "set_breakpoint",
+            "breakpoints",
+            "clear_breakpoints",
+            "continue_async",
+            "wait_for_stop",
+            "break_in",
+        ],
+    ),
+    (
+        "ttd",
+        &[
+            "step_back",
+            "step_over_back",
+            "reverse_go",
+            "goto_position",
+            "ttd_calls",
+            "ttd_memory",
+            "ttd_events",
+            "index_trace",
+            "record_trace",
+        ],
+    ),
+    (
+        "ioctl",
+        &[
+            "decode_ioctl",
+            "driver_object",
+            "device_object",
+            "irp_stack",
+            "ioctl_trace",
+            "reachable_from_dispatch",
+            "driver_hazards",
+            "ioctl_map",
+            "xrefs_to",
+            "device_security",
+            "driver_surface",
+        ],
+    ),
+    (
+        "allocator",
+        &[
+            "pool_find_tag",
+            "pool_chunk",
+            "pool_census",
+            "pool_diagnostics",
+            "pool_trace",
+            "pool_trace_read",
+            "heap_list",
+            "heap_allocations",
+            "heap_chunk",
+            "heap_census",
+            "heap_diagnostics",
+            "walk_memory",
+        ],
+    ),
+    ("crash", &["crash_triage", "exception_triage", "decode_error_reporting"]),
+    ("batch", &["debug_batch"]),
+    (
+        "securekernel",
+        &[
+            "open_sk_capture",
+            "sk_modules",
+            "sk_read_memory",
+            "sk_symbol",
+            "open_sk_live_control",
+            "sk_live_arm",
+            "sk_live_wait",
+            "sk_live_registers",
+            "sk_live_read_memory",
+            "sk_live_step",
+            "sk_live_continue",
+            "open_sk_kd",
+        ],
+    ),
+];
+
+/// Whether the product has a tool of this name.
+#[must_use]
+pub fn contains(name: &str) -> bool {
+    CATALOGUE.iter().any(|(_, tools)| tools.contains(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seventy_eight_names_and_every_served_tool_in_its_group() {
+        let names: std::collections::BTreeSet<&str> =
+            CATALOGUE.iter().flat_map(|(_, tools)| tools.iter().copied()).collect();
+        assert_eq!(names.len(), 78);
+        let order: Vec<&str> = CATALOGUE.iter().flat_map(|(_, tools)| tools.iter().copied()).collect();
+        let mut last = 0;
+        for entry in crate::all() {
+            let at = order.iter().position(|name| *name == entry.name).unwrap();
+            assert!(at >= last, "{} is out of order", entry.name);
+            last = at;
+            assert!(CATALOGUE.iter().any(|(g, tools)| *g == entry.group.name() && tools.contains(&entry.name)));
+        }
+    }
+}

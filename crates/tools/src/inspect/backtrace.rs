@@ -1,0 +1,124 @@
+//! `backtrace`: the walked stack. Inline frames are rows and are not counted.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use target::{Frame, FrameInfo, WalkEnd};
+
+use crate::error::ToolError;
+use crate::prose::Fragment;
+use crate::routing::SessionId;
+use crate::stack;
+use crate::surface::Surface;
+use crate::tool::{Hints, Job, Tool, WorkerTool};
+use crate::whose::{self, ViewChoice};
+
+pub(crate) struct Backtrace;
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Params {
+    /// Physical frames at most, default 32.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 256))]
+    frames: Option<u32>,
+    /// System thread id; on a kernel target a processor number.
+    #[serde(default)]
+    thread: Option<u32>,
+    /// Which side of a WoW64 process.
+    #[serde(default)]
+    view: Option<ViewChoice>,
+    #[serde(default)]
+    session_id: Option<SessionId>,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Output {
+    frames: Vec<FrameInfo>,
+    frames_truncated: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    thread: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    processor: Option<u32>,
+    /// Why the walk ended before the outermost frame.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended: Option<String>,
+    /// What a reader of the stack must know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    limitations: Vec<String>,
+}
+
+/// The first `limit` physical frames with their inline rows, and whether there were more.
+fn first(frames: &[Frame], limit: usize) -> (&[Frame], bool) {
+    let mut physical = 0;
+    for (index, frame) in frames.iter().enumerate() {
+        physical += usize::from(!frame.inline);
+        if physical == limit {
+            let rest = &frames[index + 1..];
+            return (&frames[..=index], !rest.is_empty());
+        }
+    }
+    (frames, false)
+}
+
+fn ended(end: WalkEnd) -> Option<String> {
+    match end {
+        WalkEnd::Outermost | WalkEnd::Limit => None,
+        WalkEnd::Lost(why) => Some(format!("lost: {why}")),
+        WalkEnd::NoProgress => Some("the stack pointer stopped moving up".to_owned()),
+        WalkEnd::Deadline => Some("the call's time ran out".to_owned()),
+        WalkEnd::Interrupted => Some("interrupted".to_owned()),
+    }
+}
+
+impl Tool for Backtrace {
+    const NAME: &'static str = "backtrace";
+    const TITLE: &'static str = "Backtrace";
+    const HINTS: Hints = Hints::READ;
+    const PROSE: &'static [Fragment] = &[Fragment::Fixed(
+        "Call stack of the current thread (of a crash: at the fault), or of another, innermost first. Each \
+         frame says how it was `found`; `scan` is a guess, not a walk.",
+    )];
+    type Params = Params;
+    type Output = Output;
+
+    fn render(output: &Output, _: &Surface) -> String {
+        if output.frames.is_empty() {
+            return "No frames: the target has no register context here.".to_owned();
+        }
+        let mut text = stack::table(&output.frames);
+        if output.frames_truncated {
+            text.push_str("\nThe stack goes on; ask for more frames.");
+        }
+        if let Some(ended) = &output.ended {
+            text.push_str(&format!("\nThe walk ended early: {ended}."));
+        }
+        for limitation in &output.limitations {
+            text.push_str(&format!("\nNote: {limitation}"));
+        }
+        text
+    }
+}
+
+impl WorkerTool for Backtrace {
+    fn run(job: &mut Job<'_>, params: Params) -> Result<Output, ToolError> {
+        let limit = params.frames.unwrap_or(32) as usize;
+        let owned = whose::context(job.target, params.thread, params.view)?;
+        let mut out = Output {
+            frames: Vec::new(),
+            frames_truncated: false,
+            thread: owned.thread,
+            processor: owned.processor,
+            ended: None,
+            limitations: Vec::new(),
+        };
+        if let Some(context) = owned.context {
+            // One more than asked: a stack of exactly `limit` frames is not truncated.
+            let walked = job.target.stack(&context, limit + 1, job.halt)?;
+            let (frames, more) = first(&walked.frames, limit);
+            out.frames = frames.iter().enumerate().map(|(index, f)| FrameInfo::new(index, f)).collect();
+            out.frames_truncated = more;
+            out.ended = if more { None } else { ended(walked.end) };
+            out.limitations = walked.limitations;
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,165 @@
+//! `disassemble`: instructions with their attribution.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use target::{Address, HexBytes, Instruction, Machine, Rva, Target, TargetExt};
+
+use crate::error::{Category, ToolError};
+use crate::location::{self, attribution};
+use crate::prose::Fragment;
+use crate::routing::SessionId;
+use crate::surface::Surface;
+use crate::table::fenced;
+use crate::tool::{Hints, Job, Tool, WorkerTool};
+use crate::whose;
+
+pub(crate) struct Disassemble;
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Params {
+    /// Expression; default the current instruction pointer. Bare digits are hex.
+    #[serde(default)]
+    address: Option<String>,
+    /// Instructions, default 16.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 128))]
+    count: Option<u32>,
+    #[serde(default)]
+    session_id: Option<SessionId>,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct Row {
+    address: Address,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    module: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rva: Option<Rva>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    attribution_failed: bool,
+    /// Memory order; of ARM64 the instruction word.
+    bytes: HexBytes,
+    text: String,
+    /// The symbol a direct branch or memory operand points at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refers_to: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Output {
+    start: Address,
+    /// Nearest symbol at or before `start`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    symbol: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    displacement: Option<Rva>,
+    instructions: Vec<Row>,
+    /// The code ended before the count; asking for more returns the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    stopped_early: bool,
+}
+
+fn row(target: &dyn Target, machine: Machine, instruction: &Instruction) -> Row {
+    let (module, rva, attribution_failed) = attribution(target, instruction.address);
+    let mut bytes = instruction.bytes.0.clone();
+    if machine == Machine::Arm64 {
+        bytes.reverse();
+    }
+    let text = match &instruction.text {
+        // One space between words, no backticks: addresses in one form.
+        Some(text) => text.replace('`', "").split_whitespace().collect::<Vec<_>>().join(" "),
+        None => "???".to_owned(),
+    };
+    Row {
+        address: Address(instruction.address),
+        module,
+        rva,
+        attribution_failed,
+        bytes: HexBytes(bytes),
+        text,
+        refers_to: name_of(target, instruction),
+    }
+}
+
+/// The symbol at the address an instruction names without registers.
+fn name_of(target: &dyn Target, instruction: &Instruction) -> Option<String> {
+    let address = instruction.target.or(instruction.data_address)?;
+    target.symbol_at(address).ok().flatten().map(|_| target.describe(address))
+}
+
+impl Tool for Disassemble {
+    const NAME: &'static str = "disassemble";
+    const TITLE: &'static str = "Disassemble";
+    const HINTS: Hints = Hints::READ;
+    const PROSE: &'static [Fragment] =
+        &[Fragment::Fixed("Instructions from an address on (default: where execution stands).")];
+    type Params = Params;
+    type Output = Output;
+
+    fn check(params: &Params) -> Result<(), Vec<String>> {
+        params.address.as_deref().map_or(Ok(()), |text| location::check_expression("address", text))
+    }
+
+    fn render(output: &Output, _: &Surface) -> String {
+        let mut text = match (&output.symbol, output.displacement) {
+            (Some(symbol), Some(displacement)) => format!("{symbol}+{displacement}\n"),
+            _ => String::new(),
+        };
+        let rows: Vec<[String; 4]> = output
+            .instructions
+            .iter()
+            .map(|row| {
+                let place = match (&row.module, row.rva) {
+                    (Some(module), Some(rva)) => format!("{module}+{rva}"),
+                    _ => String::new(),
+                };
+                let text = match &row.refers_to {
+                    Some(name) => format!("{} ; {name}", row.text),
+                    None => row.text.clone(),
+                };
+                [row.address.to_string(), place, row.bytes.to_string(), text]
+            })
+            .collect();
+        text.push_str(&fenced(["address", "where", "bytes", "instruction"], &rows));
+        if output.stopped_early {
+            text.push_str("\nThe code ends here: what follows is unmapped or no instruction.");
+        }
+        text
+    }
+}
+
+impl WorkerTool for Disassemble {
+    fn run(job: &mut Job<'_>, params: Params) -> Result<Output, ToolError> {
+        let target = job.target;
+        let start = match &params.address {
+            Some(text) => location::evaluate(target, text, job.halt)?,
+            None => whose::context(target, None, None)?.context.map(|context| context.ip()).ok_or_else(|| {
+                ToolError::new(
+                    Category::Debugger,
+                    "the target has no register context, so there is no current instruction; give an address",
+                )
+                .because("no_context")
+            })?,
+        };
+        let count = params.count.unwrap_or(16) as usize;
+        let machine = target.facts().machine;
+        let found = target.disassemble(start, count)?;
+        let mut instructions = Vec::with_capacity(found.len());
+        let mut undecodable = false;
+        for instruction in found.iter().take(count) {
+            instructions.push(row(target, machine, instruction));
+            if instruction.text.is_none() {
+                undecodable = true;
+                break;
+            }
+        }
+        let hit = target.symbol_at(start).ok().flatten();
+        Ok(Output {
+            start: Address(start),
+            displacement: hit.as_ref().map(|hit| Rva(hit.displacement)),
+            symbol: hit.map(|hit| hit.qualified()),
+            stopped_early: undecodable || instructions.len() < count,
+            instructions,
+        })
+    }
+}

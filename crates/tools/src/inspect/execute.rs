@@ -1,0 +1,103 @@
+//! `execute`: a raw WinDbg command line, text in, text out.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::error::ToolError;
+use crate::prose::Fragment;
+use crate::routing::SessionId;
+use crate::surface::Surface;
+use crate::tool::{Hints, Job, Tool, WorkerTool};
+
+pub(crate) struct Execute;
+
+/// Bytes of output one answer carries; the middle of a longer one is left out.
+const OUTPUT_LIMIT: usize = 256 * 1024;
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Params {
+    /// As typed in WinDbg; `;` between several.
+    #[schemars(length(min = 1, max = 65536))]
+    command: String,
+    #[serde(default)]
+    session_id: Option<SessionId>,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Output {
+    text: String,
+    /// The command was stopped before its end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    cut_short: bool,
+    /// Bytes left out of the middle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    omitted: Option<usize>,
+}
+
+/// Keeps the head and the tail of `text` within `limit` bytes; says how many bytes are left out.
+fn clip(text: String, limit: usize) -> (String, Option<usize>) {
+    if text.len() <= limit {
+        return (text, None);
+    }
+    let half = limit / 2;
+    let head = (0..=half).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
+    let tail = (text.len() - half..=text.len()).find(|&i| text.is_char_boundary(i)).unwrap_or(text.len());
+    let omitted = tail - head;
+    (format!("{}\n[... {omitted} bytes left out ...]\n{}", &text[..head], &text[tail..]), Some(omitted))
+}
+
+impl Tool for Execute {
+    const NAME: &'static str = "execute";
+    const TITLE: &'static str = "Run a WinDbg command";
+    const HINTS: Hints = Hints::OPEN;
+    const PROSE: &'static [Fragment] = &[Fragment::Fixed(
+        "A WinDbg command as text, for what no typed tool answers: k lm r u d* dt dv x ln ? s .ecxr .exr .frame \
+         .cxr .trap lmv ~*k ~Ns !process .process .thread !address .lastevent vertarget.",
+    )];
+    const RAW: bool = true;
+    type Params = Params;
+    type Output = Output;
+
+    fn check(params: &Params) -> Result<(), Vec<String>> {
+        let mut problems = Vec::new();
+        if params.command.trim().is_empty() {
+            problems.push("command must not be blank".to_owned());
+        }
+        if params.command.contains('\0') {
+            problems.push("command must not contain NUL".to_owned());
+        }
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
+    }
+
+    fn render(output: &Output, _: &Surface) -> String {
+        let mut text = output.text.clone();
+        if text.trim().is_empty() {
+            "The command printed nothing.".clone_into(&mut text);
+        }
+        if output.cut_short {
+            text.push_str("\n[The command was stopped before its end; this is what it had printed.]");
+        }
+        text
+    }
+}
+
+impl WorkerTool for Execute {
+    fn run(job: &mut Job<'_>, params: Params) -> Result<Output, ToolError> {
+        let printed = job.commands.execute(job.target, &params.command, job.halt)?;
+        let (text, omitted) = clip(printed.text, OUTPUT_LIMIT);
+        Ok(Output { text, cut_short: printed.cut_short, omitted })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::clip;
+
+    #[test]
+    fn head_and_tail_are_kept() {
+        let (text, omitted) = clip("é".repeat(100), 41);
+        assert_eq!(omitted, Some(160));
+        assert!(text.starts_with('é') && text.ends_with('é') && text.contains("160 bytes left out"));
+        assert_eq!(clip("short".into(), 5), ("short".into(), None));
+    }
+}
