@@ -1,5 +1,7 @@
 //! Spec 80 section 15, case 21: the cases of section 11.3 against a loopback server over `symsrv/`.
 
+#![allow(clippy::unwrap_used)]
+
 mod loopback;
 
 use std::fs;
