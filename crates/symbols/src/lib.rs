@@ -109,6 +109,9 @@ pub enum FpoFrame {
 pub struct LocalVar {
     pub name: String,
     pub parameter: bool,
+    /// Index in [`SymbolFile::inline_chain`] of the inlined function it belongs to; `None` is the
+    /// physical function's own.
+    pub inlined: Option<usize>,
     pub ty: TypeRef,
     pub location: VarLocation,
 }

@@ -1,0 +1,305 @@
+//! Addresses and names to symbols, lines and inline frames.
+
+use std::rc::Rc;
+
+use target::{SourceLine, SymbolKind, TypeRef};
+
+use super::PdbFile;
+use super::bytes::Record;
+use super::globals::{Global, literal_of, matches};
+use super::layout::Layouts;
+use super::lines::{self, InlineRange};
+use super::module::Module;
+use super::scopes::{Procedure, ProcedureKind, is_inline_site, procedure_name, walk};
+use super::{globals, ids};
+use crate::glob::Glob;
+use crate::{InlineFrame, Result, Sym};
+
+/// A symbol further below an address than this says nothing about it.
+const MAX_DISPLACEMENT: u32 = 16 << 20;
+/// Answers of an exact look-up.
+const MAX_NAMED: usize = 256;
+
+/// A procedure found by address, with what it was found through.
+pub(super) struct Found {
+    pub(super) module: Rc<Module>,
+    pub(super) procedure: Procedure,
+    /// As symbols name the address.
+    pub(super) section: u16,
+    pub(super) offset: u32,
+}
+
+/// An inline site that is live at an address.
+struct Site {
+    id: u32,
+    range: InlineRange,
+}
+
+impl PdbFile {
+    pub(super) fn find_procedure(&self, rva: u64) -> Result<Option<Found>> {
+        let Ok(rva) = u32::try_from(rva) else { return Ok(None) };
+        let Some((section, offset)) = self.addresses()?.place(rva) else { return Ok(None) };
+        let Some(index) = self.debug.module_at(section, offset) else { return Ok(None) };
+        let Some(module) = self.module(index)? else { return Ok(None) };
+        let Some(&procedure) = module.procedure_at(section, offset) else { return Ok(None) };
+        Ok(Some(Found { module, procedure, section, offset }))
+    }
+
+    pub(super) fn find_symbol(&self, rva: u64) -> Result<Option<Sym>> {
+        if let Some(found) = self.find_procedure(rva)? {
+            let displacement = u64::from(found.offset - found.procedure.offset);
+            if let Some(mut symbol) = self.procedure_symbol(&found.module, &found.procedure)? {
+                // Reordered blocks may lie before their function: keep the displacement true.
+                if rva.checked_sub(symbol.rva) != Some(displacement) {
+                    symbol.rva = rva.saturating_sub(displacement);
+                }
+                return Ok(Some(symbol));
+            }
+        }
+        let Ok(rva) = u32::try_from(rva) else { return Ok(None) };
+        let Some((at, global)) = self.globals()?.nearest(rva) else { return Ok(None) };
+        let addresses = self.addresses()?;
+        let same_section = match (addresses.place(at), addresses.place(rva)) {
+            (Some((a, _)), Some((b, _))) => a == b,
+            _ => addresses.has_omap(),
+        };
+        if rva - at >= MAX_DISPLACEMENT || !same_section {
+            return Ok(None);
+        }
+        self.global_symbol(&global)
+    }
+
+    fn procedure_symbol(&self, module: &Module, procedure: &Procedure) -> Result<Option<Sym>> {
+        let Some(rva) = self.addresses()?.rva(procedure.section, procedure.offset) else { return Ok(None) };
+        let name = match procedure.kind {
+            ProcedureKind::Separated { section, offset } => {
+                let parent = module.function_starting(section, offset);
+                parent.and_then(|p| procedure_name(&module.symbols, p)).map(|name| format!("{name}$cold"))
+            }
+            _ => procedure_name(&module.symbols, procedure),
+        };
+        let Some(name) = name.filter(|n| !n.is_empty()) else { return Ok(None) };
+        let public = self.globals()?.public_at(rva).map(|raw| String::from_utf8_lossy(raw).into_owned());
+        Ok(Some(Sym {
+            raw_name: public.filter(|raw| *raw != name),
+            name,
+            rva: u64::from(rva),
+            size: Some(u64::from(procedure.size)),
+            kind: SymbolKind::Function,
+        }))
+    }
+
+    fn global_symbol(&self, global: &Global<'_>) -> Result<Option<Sym>> {
+        match *global {
+            Global::Public { section, offset, code, name } => {
+                let Some(rva) = self.addresses()?.rva(section, offset) else { return Ok(None) };
+                let mut symbol = self.globals()?.public_symbol(rva, name);
+                if code {
+                    symbol.kind = SymbolKind::Public;
+                }
+                Ok(Some(symbol))
+            }
+            Global::Data { ty, section, offset, name } => {
+                let Some(rva) = self.addresses()?.rva(section, offset) else { return Ok(None) };
+                let size = self.reference(ty)?.size();
+                let name = String::from_utf8_lossy(name).into_owned();
+                let public = self.globals()?.public_at(rva).map(|raw| String::from_utf8_lossy(raw).into_owned());
+                Ok(Some(Sym {
+                    raw_name: public.filter(|raw| *raw != name),
+                    name,
+                    rva: u64::from(rva),
+                    size: (size > 0).then_some(size),
+                    kind: SymbolKind::Data,
+                }))
+            }
+            Global::Procedure { module, record, .. } => {
+                let Some(module) = self.module(module)? else { return Ok(None) };
+                match module.procedure_of_record(record) {
+                    Some(procedure) => self.procedure_symbol(&module, procedure),
+                    None => Ok(None),
+                }
+            }
+            Global::Typedef { .. } | Global::Constant { .. } => Ok(None),
+        }
+    }
+
+    pub(super) fn reference(&self, ty: u32) -> Result<TypeRef> {
+        Ok(Layouts::new(self.types()?, self.pointer_size()).reference(ty))
+    }
+
+    pub(super) fn find_by_name(&self, name: &str) -> Result<Vec<Sym>> {
+        let globals = self.globals()?;
+        let mut found = Vec::new();
+        for global in globals.named(name.as_bytes()) {
+            self.add(&mut found, &global)?;
+        }
+        if found.is_empty() {
+            self.add_shown(&mut found, name, |shown| shown == name)?;
+        }
+        if found.is_empty() {
+            let same = globals.iter().filter(|g| g.name().eq_ignore_ascii_case(name.as_bytes()));
+            for global in same.take(MAX_NAMED) {
+                self.add(&mut found, &global)?;
+            }
+        }
+        if found.is_empty() {
+            self.add_shown(&mut found, name, |shown| shown.eq_ignore_ascii_case(name))?;
+        }
+        found.sort_by_key(|s| s.rva);
+        Ok(found)
+    }
+
+    fn add_shown(&self, found: &mut Vec<Sym>, name: &str, accept: impl Fn(&str) -> bool) -> Result<()> {
+        let globals = self.globals()?;
+        for (section, offset, raw) in globals.publics_shown_as(literal_of(name), accept).take(MAX_NAMED) {
+            if let Some(rva) = self.addresses()?.rva(section, offset) {
+                push(found, globals.public_symbol(rva, raw));
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&self, found: &mut Vec<Sym>, global: &Global<'_>) -> Result<()> {
+        if let Some(symbol) = self.global_symbol(global)? {
+            push(found, symbol);
+        }
+        Ok(())
+    }
+
+    pub(super) fn find_matching(&self, pattern: &str, limit: usize) -> Result<Vec<Sym>> {
+        let (globals, glob) = (self.globals()?, Glob::new(pattern));
+        let literal = literal_of(pattern).as_bytes();
+        let mut found = Vec::new();
+        for global in globals.iter() {
+            if found.len() >= limit {
+                break;
+            }
+            let name = global.name();
+            let hit = matches(&glob, name)
+                || matches!(global, Global::Public { .. })
+                    && (name.starts_with(b"?") || name.starts_with(b"_") || name.starts_with(b"@"))
+                    && globals::contains_ignoring_case(name, literal)
+                    && glob.matches(&globals.shown(name));
+            if hit {
+                self.add(&mut found, &global)?;
+            }
+        }
+        found.sort_by(|a, b| (a.rva, &a.name).cmp(&(b.rva, &b.name)));
+        Ok(found)
+    }
+
+    pub(super) fn find_line(&self, rva: u64) -> Result<Option<SourceLine>> {
+        let Ok(rva) = u32::try_from(rva) else { return Ok(None) };
+        let Some((section, offset)) = self.addresses()?.place(rva) else { return Ok(None) };
+        let Some(index) = self.debug.module_at(section, offset) else { return Ok(None) };
+        let Some(module) = self.module(index)? else { return Ok(None) };
+        let Some(line) = lines::line_at(&module.lines, section, offset) else { return Ok(None) };
+        let Some(file) = self.file_name(&module, line.file)? else { return Ok(None) };
+        let displacement = u64::from(offset - line.offset);
+        Ok(Some(SourceLine { file, line: line.line, displacement }))
+    }
+
+    fn file_name(&self, module: &Module, file: u32) -> Result<Option<String>> {
+        let Some(offset) = lines::file_name_offset(&module.lines, file) else { return Ok(None) };
+        Ok(self.names()?.get(offset))
+    }
+
+    pub(super) fn find_inline_chain(&self, rva: u64) -> Result<Vec<InlineFrame>> {
+        let Some(found) = self.find_procedure(rva)? else { return Ok(Vec::new()) };
+        let mut chain = Vec::new();
+        for site in found.sites() {
+            let Some(name) = ids::function_name(self.ids()?, self.types()?, site.id) else { continue };
+            let function = rva.saturating_sub(found.distance());
+            let start = function.saturating_add(u64::from(site.range.start));
+            chain.push(InlineFrame { name, start, line: self.inline_line(&found, &site)? });
+        }
+        chain.reverse();
+        Ok(chain)
+    }
+
+    fn inline_line(&self, found: &Found, site: &Site) -> Result<Option<SourceLine>> {
+        let Some((file, first_line)) = found.module.inlinee(site.id) else { return Ok(None) };
+        let file = site.range.file.unwrap_or(file);
+        let Some(file) = self.file_name(&found.module, file)? else { return Ok(None) };
+        let line = first_line.saturating_add_signed(site.range.line_delta);
+        let displacement = found.distance().saturating_sub(u64::from(site.range.start));
+        Ok(Some(SourceLine { file, line, displacement }))
+    }
+}
+
+/// Adds a symbol unless the same function or public is there under the same shown name; a record
+/// with a size replaces one without.
+fn push(found: &mut Vec<Sym>, symbol: Sym) {
+    if found.len() >= MAX_NAMED && found.iter().all(|s| s.rva != symbol.rva) {
+        found.push(symbol);
+        return;
+    }
+    match found.iter_mut().find(|s| s.rva == symbol.rva && s.name == symbol.name) {
+        Some(same) if same.size.is_none() && symbol.size.is_some() => *same = symbol,
+        Some(_) => {}
+        None => found.push(symbol),
+    }
+}
+
+impl Found {
+    /// Bytes from the procedure's start to the address.
+    pub(super) fn distance(&self) -> u64 {
+        u64::from(self.offset - self.procedure.offset)
+    }
+
+    /// Inline sites that are live at the address, outermost first.
+    fn sites(&self) -> Vec<Site> {
+        let mut deepest: Vec<Site> = Vec::new();
+        walk(&self.module.symbols, self.procedure.record, |scoped| {
+            let Some(site) = self.site(scoped.record) else { return };
+            let mut chain: Vec<Site> =
+                scoped.scopes.iter().filter_map(|&scope| self.enclosing_site(scope)).collect();
+            chain.push(site);
+            if chain.len() > deepest.len() {
+                deepest = chain;
+            }
+        });
+        deepest
+    }
+
+    /// The inline site of a record, if it is one and covers the address.
+    fn site(&self, record: Record<'_>) -> Option<Site> {
+        let (id, ranges) = is_inline_site(record.kind).then(|| lines::inline_site(record))??;
+        self.covering(&ranges).map(|range| Site { id, range })
+    }
+
+    /// An inline site around a live one counts as live; some compilers leave the inner's bytes out
+    /// of the outer's ranges.
+    fn enclosing_site(&self, record: Record<'_>) -> Option<Site> {
+        let (id, ranges) = is_inline_site(record.kind).then(|| lines::inline_site(record))??;
+        let at = u32::try_from(self.distance()).ok()?;
+        let before = || ranges.iter().rev().find(|r| r.start <= at).or(ranges.first()).copied();
+        let range = self.covering(&ranges).or_else(before)?;
+        Some(Site { id, range })
+    }
+
+    fn covering(&self, ranges: &[InlineRange]) -> Option<InlineRange> {
+        let at = u32::try_from(self.distance()).ok()?;
+        ranges.iter().find(|r| at >= r.start && r.end.is_none_or(|end| at < end)).copied()
+    }
+
+    /// Depth of inline sites among `scopes`, and whether all of them are live at the address.
+    pub(super) fn liveness(&self, scopes: &[Record<'_>]) -> Option<(usize, bool)> {
+        let (mut depth, mut in_block) = (0, false);
+        for &scope in scopes {
+            if is_inline_site(scope.kind) {
+                self.site(scope)?;
+                depth += 1;
+            } else {
+                let mut data = super::bytes::Bytes::new(scope.data);
+                data.take(8)?;
+                let (size, offset, section) = (data.u32()?, data.u32()?, data.u16()?);
+                if section != self.section || self.offset.checked_sub(offset)? >= size {
+                    return None;
+                }
+                in_block = true;
+            }
+        }
+        Some((depth, in_block))
+    }
+}

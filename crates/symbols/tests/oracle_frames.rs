@@ -1,0 +1,105 @@
+//! The same names and displacements as Microsoft's DbgEng prints in `data/oracle/`.
+
+mod shared;
+
+use symbols::{PdbFile, SymbolFile};
+
+/// The rows DbgEng's `k` shows at one address: inline frames, then the physical one. `lookup` is
+/// the address symbols are looked up by: one less than a return address.
+fn frames(pdb: &PdbFile, ip: u64, lookup: u64) -> Vec<String> {
+    let shown = |name: &str, start: u64| match ip - start {
+        0 => name.to_owned(),
+        displacement => format!("{name}+{displacement:#x}"),
+    };
+    let inline = pdb.inline_chain(lookup).unwrap();
+    let mut rows: Vec<String> = inline.iter().map(|f| shown(&f.name, f.start)).collect();
+    let symbol = pdb.symbol_at(lookup).unwrap().unwrap();
+    rows.push(shown(&symbol.name, symbol.rva));
+    rows
+}
+
+fn at(pdb: &PdbFile, rva: u64) -> Vec<String> {
+    frames(pdb, rva, rva)
+}
+
+fn returning_to(pdb: &PdbFile, rva: u64) -> Vec<String> {
+    frames(pdb, rva, rva - 1)
+}
+
+#[test]
+fn crash_x86() {
+    let Some(data) = shared::data() else { return };
+    let pdb = shared::pdb(&data, "user/crash_x86/crash.pdb");
+    assert_eq!(at(&pdb, 0x2a3d), ["?A0xc3a0617d::crash", "?A0xc3a0617d::start", "main+0x12d"]);
+    assert_eq!(returning_to(&pdb, 0x2d97), ["invoke_main+0x1c", "__scrt_common_main_seh+0xf9"]);
+    assert_eq!(
+        returning_to(&pdb, 0x20c7),
+        ["google_breakpad::ExceptionHandler::WriteMinidumpOnHandlerThread+0xa7"]
+    );
+}
+
+#[test]
+fn cxx_eh_x64() {
+    let Some(data) = shared::data() else { return };
+    let pdb = shared::pdb(&data, "user/cxx_eh_x64/CrashWithException.pdb");
+    assert_eq!(returning_to(&pdb, 0x114c), ["crashing_function+0x2c"]);
+    assert_eq!(returning_to(&pdb, 0x1167), ["test+0x17"]);
+    assert_eq!(returning_to(&pdb, 0x1179), ["main+0x9"]);
+    assert_eq!(returning_to(&pdb, 0x1414), ["invoke_main+0x22", "__scrt_common_main_seh+0x10c"]);
+}
+
+#[test]
+fn kd_x64_release() {
+    let Some(data) = shared::data() else { return };
+    let pdb = shared::pdb(&data, "user/kd_x64_release/targetapp.pdb");
+    assert_eq!(at(&pdb, 0x1e65), ["stackTestClass::stackMethod", "stackTestRun2", "stackTestRun1+0x55"]);
+    assert_eq!(returning_to(&pdb, 0x1c33), ["stackTestRun+0x3b", "wmain+0x233"]);
+    assert_eq!(returning_to(&pdb, 0x2e98), ["invoke_main+0x22", "__scrt_common_main_seh+0x10c"]);
+}
+
+#[test]
+fn kd_wow64_release() {
+    let Some(data) = shared::data() else { return };
+    let pdb = shared::pdb(&data, "user/kd_wow64_release/targetapp.pdb");
+    assert_eq!(at(&pdb, 0x1c38), ["stackTestClass::stackMethod", "stackTestRun2", "stackTestRun1+0x78"]);
+    assert_eq!(returning_to(&pdb, 0x1a15), ["stackTestRun+0x24", "wmain+0x1e5"]);
+    assert_eq!(returning_to(&pdb, 0x2aea), ["invoke_main+0x1c", "__scrt_common_main_seh+0xfa"]);
+}
+
+#[test]
+fn kt2_template_names() {
+    let Some(data) = shared::data() else { return };
+    let pdb = shared::pdb(&data, "user/kt2/CppConsoleApplication.pdb.xz");
+    assert_eq!(
+        at(&pdb, 0x46df8),
+        ["std::vector<std::shared_ptr<Item>,std::allocator<std::shared_ptr<Item> > >::operator[]+0x88"]
+    );
+}
+
+#[test]
+fn forged_arm64() {
+    let Some(data) = shared::data() else { return };
+    let pdb = shared::pdb(&data, "user/forged_arm64/xcpt4.pdb");
+    assert_eq!(at(&pdb, 0x1040), ["__gsfailure+0x28"]);
+    assert_eq!(returning_to(&pdb, 0x1100), ["_vfprintf_l+0x28"]);
+    assert_eq!(returning_to(&pdb, 0x1158), ["printf+0x30"]);
+}
+
+#[test]
+fn kd_allreg_amd64() {
+    let Some(data) = shared::data() else { return };
+    let pdb = shared::pdb(&data, "user/kd_allreg_amd64/targetapp.pdb");
+    assert_eq!(at(&pdb, 0x29e9), ["test_cv_allreg_amd64+0x39"]);
+    assert!(pdb.locals_at(0x29e9).unwrap().len() > 30, "{:#?}", pdb.locals_at(0x29e9));
+}
+
+#[test]
+fn synthetic_eprocess() {
+    let Some(data) = shared::data() else { return };
+    let pdb = shared::pdb(&data, "synthetic/ntkrnlmp.pdb");
+    let layout = pdb.type_layout("_EPROCESS").unwrap();
+    let offset = |name: &str| layout.fields.iter().find(|f| f.name == name).map(|f| f.offset);
+    assert_eq!(offset("UniqueProcessId"), Some(0x440));
+    assert_eq!(offset("ActiveProcessLinks"), Some(0x448));
+    assert_eq!(offset("ImageFileName"), Some(0x5a8));
+}
