@@ -1,0 +1,118 @@
+//! Image files that stand behind modules: found along the paths, matched by PE identity, read as
+//! the loader would have laid them out.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use dump::MappedFile;
+use pe::FileImage;
+use symbol_store::{Settings, SymbolPath, Verdict, Wanted, find};
+use target::{Halt, Module, SymbolPaths};
+
+/// Longest one look-up for an image may take, servers included.
+const LOOKUP_BUDGET: Duration = Duration::from_secs(20);
+
+/// A mapped file as [`FileImage`] wants its bytes.
+#[derive(Debug)]
+pub(crate) struct FileBytes(MappedFile);
+
+impl FileBytes {
+    pub(crate) fn open(path: &Path) -> Option<Self> {
+        let file = File::open(path).ok()?;
+        if !file.metadata().ok()?.is_file() {
+            return None;
+        }
+        MappedFile::map(file, path).ok().map(Self)
+    }
+    pub(crate) fn new(file: MappedFile) -> Self {
+        Self(file)
+    }
+}
+
+impl AsRef<[u8]> for FileBytes {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+/// An image file and where it was found.
+pub(crate) struct LoadedImage {
+    pub(crate) file: FileImage<FileBytes>,
+    pub(crate) path: PathBuf,
+}
+
+/// Finds and keeps image files by module base.
+#[derive(Default)]
+pub(crate) struct ImageFiles {
+    search: RefCell<SymbolPath>,
+    network: Cell<bool>,
+    found: RefCell<HashMap<u64, Option<Rc<LoadedImage>>>>,
+}
+
+impl ImageFiles {
+    /// Where to look: the image path, the symbol path, the dump's own folder. Modules without a
+    /// file look again.
+    pub(crate) fn set_paths(&self, paths: &SymbolPaths, own_folder: Option<&Path>) {
+        let mut path = SymbolPath::parse(&paths.images);
+        path.elements.extend(SymbolPath::parse(&paths.symbols).elements);
+        if let Some(folder) = own_folder {
+            path.push_folder(folder);
+        }
+        *self.search.borrow_mut() = path;
+        self.network.set(paths.network);
+        self.found.borrow_mut().retain(|_, image| image.is_some());
+    }
+
+    /// An image that is known without searching (the image a session was opened on).
+    pub(crate) fn put(&self, base: u64, image: Rc<LoadedImage>) {
+        self.found.borrow_mut().insert(base, Some(image));
+    }
+
+    /// The file of `module`, looked for once.
+    pub(crate) fn of(&self, module: &Module) -> Option<Rc<LoadedImage>> {
+        if let Some(known) = self.found.borrow().get(&module.base) {
+            return known.clone();
+        }
+        let image = self.look_for(module).map(Rc::new);
+        self.found.borrow_mut().insert(module.base, image.clone());
+        image
+    }
+
+    fn look_for(&self, module: &Module) -> Option<LoadedImage> {
+        let size = u32::try_from(module.size).ok().filter(|&s| s != 0)?;
+        if module.timestamp == 0 && module.pdb.is_none() {
+            return None;
+        }
+        let wanted = Wanted::Image { name: module.image_name.clone(), timestamp: module.timestamp, size };
+        let opened: RefCell<Option<LoadedImage>> = RefCell::default();
+        let verify = |path: &Path| match open_image(path) {
+            None => Verdict::NotThis,
+            Some(image) => {
+                let pe = image.file.pe();
+                if pe.timestamp == module.timestamp && pe.size_of_image == size {
+                    *opened.borrow_mut() = Some(image);
+                    Verdict::Match
+                } else {
+                    Verdict::Mismatch(format!(
+                        "the file is {:08X}{:x}, the module {:08X}{size:x}",
+                        pe.timestamp, pe.size_of_image, module.timestamp
+                    ))
+                }
+            }
+        };
+        let settings = Settings::with_network(self.network.get());
+        let halt = Halt::within(LOOKUP_BUDGET);
+        let _ = find(&self.search.borrow(), &wanted, &settings, &halt, &verify);
+        opened.into_inner()
+    }
+}
+
+/// Maps and parses an image file.
+pub(crate) fn open_image(path: &Path) -> Option<LoadedImage> {
+    let file = FileImage::new(FileBytes::open(path)?).ok()?;
+    Some(LoadedImage { file, path: path.to_owned() })
+}

@@ -1,0 +1,95 @@
+//! What an opened file holds, by address.
+
+use dump::{KernelDump, Minidump, UserFull};
+use pe::FileImage;
+use target::{Machine, Memory, ReadOutcome, Space, Unreadable};
+
+use crate::images::FileBytes;
+use crate::paging::{PhysicalMemory, Translator};
+
+/// The kinds of files and how each is addressed.
+pub(crate) enum RawMemory {
+    Minidump(Minidump),
+    UserFull(UserFull),
+    /// A kernel dump with page tables.
+    Paged(Translator<DumpPages>),
+    /// A triage dump: virtual blocks only.
+    Blocks(KernelDump),
+    /// A bare image at its base.
+    Image {
+        file: FileImage<FileBytes>,
+        base: u64,
+    },
+    /// Header facts only.
+    Nothing,
+}
+
+/// The pages of a kernel dump.
+pub(crate) struct DumpPages(pub(crate) KernelDump);
+
+impl PhysicalMemory for DumpPages {
+    fn read_physical(&self, address: u64, buffer: &mut [u8]) -> ReadOutcome {
+        self.0.read_physical(address, buffer)
+    }
+}
+
+impl RawMemory {
+    /// Fills `buffer` from its start. `user_root` is the DirectoryTableBase for user addresses.
+    pub(crate) fn read(&self, space: Space, address: u64, user_root: u64, buffer: &mut [u8]) -> ReadOutcome {
+        if buffer.is_empty() {
+            return ReadOutcome::complete(0);
+        }
+        let no_space = ReadOutcome::stopped(0, Unreadable::NoSuchSpace);
+        match (self, space) {
+            (Self::Minidump(dump), Space::Virtual) => dump.read(space, address, buffer),
+            (Self::UserFull(dump), Space::Virtual) => dump.read(space, address, buffer),
+            (Self::Paged(t), Space::Virtual) => {
+                let root =
+                    if is_kernel_half(address) || user_root == 0 { t.system_root() } else { user_root };
+                t.read(root, address, buffer)
+            }
+            (Self::Paged(t), Space::Root(root)) => t.read(root, address, buffer),
+            (Self::Paged(t), Space::Physical) => t.physical().read_physical(address, buffer),
+            (Self::Blocks(dump), Space::Virtual) => dump.read_virtual(address, buffer),
+            (Self::Image { file, base }, Space::Virtual) => read_file_image(file, *base, address, buffer),
+            (Self::Nothing, _) => ReadOutcome::stopped(0, Unreadable::NotInDump),
+            _ => no_space,
+        }
+    }
+
+    /// `(start, size)` of each stretch of virtual memory the file holds, ascending; `None` where
+    /// page tables decide.
+    pub(crate) fn regions(&self) -> Option<Vec<(u64, u64)>> {
+        match self {
+            Self::Minidump(dump) => Some(dump.memory_regions()),
+            Self::UserFull(dump) => Some(dump.memory_regions()),
+            Self::Blocks(dump) => Some(dump.triage().map(|t| t.regions()).unwrap_or_default()),
+            Self::Image { file, base } => Some(vec![(*base, u64::from(file.pe().size_of_image))]),
+            Self::Nothing => Some(Vec::new()),
+            Self::Paged(_) => None,
+        }
+    }
+}
+
+/// Both machines put the kernel into the upper half; tagged ARM64 pointers still have bit 55.
+fn is_kernel_half(address: u64) -> bool {
+    address >> 55 & 1 == 1
+}
+
+fn read_file_image(file: &FileImage<FileBytes>, base: u64, address: u64, buffer: &mut [u8]) -> ReadOutcome {
+    let rva = address.checked_sub(base).and_then(|rva| u32::try_from(rva).ok());
+    let Some(rva) = rva.filter(|&rva| rva < file.pe().size_of_image) else {
+        return ReadOutcome::stopped(0, Unreadable::NotInDump);
+    };
+    let read = file.read_rva_at(rva, base, buffer);
+    if read >= buffer.len() {
+        ReadOutcome::complete(buffer.len())
+    } else {
+        ReadOutcome::stopped(read, Unreadable::NotInDump)
+    }
+}
+
+/// The machine a DirectoryTableBase is walked as.
+pub(crate) fn translator(dump: KernelDump, machine: Machine, root: u64) -> RawMemory {
+    RawMemory::Paged(Translator::new(DumpPages(dump), machine, root))
+}

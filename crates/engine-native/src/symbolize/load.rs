@@ -1,0 +1,267 @@
+//! Finding the symbols of one module.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+
+use pe::{ExportTarget, ImageSourceExt, Pe};
+use symbol_store::{Settings, SymbolPath, Verdict, Wanted, find, isf_candidates};
+use symbols::{ExportSymbols, ImageSymbols, IsfFile, PdbFile, SymbolFile};
+use target::{Halt, Machine, Module, PdbIdentity, SymbolState, SymbolStatus, base_name};
+
+use super::{LOOKUP_BUDGET, ModuleSymbols, Symbolizer};
+use crate::core::ModuleImage;
+
+/// PDB names of kernel images; the image itself is always installed as ntoskrnl.exe.
+const KERNEL_PDBS: [&str; 4] = ["ntkrnlmp.pdb", "ntoskrnl.pdb", "ntkrla57.pdb", "ntkrnlpa.pdb"];
+
+struct Found {
+    file: Box<dyn SymbolFile>,
+    path: PathBuf,
+    unmatched: bool,
+    note: Option<String>,
+}
+
+impl Symbolizer {
+    pub(super) fn load(&self, module: &Module) -> ModuleSymbols {
+        let headers = self.core.pe_of(module);
+        let identity = module.pdb.clone().or_else(|| self.recorded_pdb(module, headers.as_deref()));
+        let mut note = None;
+        let found = match &identity {
+            Some(identity) => self.by_identity(module, identity, &mut note),
+            None => None,
+        };
+        let found = found.or_else(|| self.isf(module, identity.as_ref(), &mut note));
+        let found = found.or_else(|| match identity {
+            None => self.by_name(module, &mut note),
+            Some(_) => None,
+        });
+        let found = found.or_else(|| self.in_image(module));
+        let exports = match (&found, &headers) {
+            (None, Some(pe)) => self.exports(module, pe),
+            _ => None,
+        };
+        let status = match (&found, &exports) {
+            (Some(found), _) => SymbolStatus {
+                state: found.file.state(),
+                pdb: found.file.identity().cloned().or(identity),
+                file: Some(found.path.display().to_string()),
+                unmatched: found.unmatched,
+                note: found.note.clone(),
+            },
+            (None, Some(_)) => SymbolStatus {
+                state: SymbolState::Export,
+                pdb: identity,
+                file: Some(module.image_path.clone()),
+                unmatched: false,
+                note,
+            },
+            (None, None) => {
+                SymbolStatus { state: SymbolState::None, pdb: identity, file: None, unmatched: false, note }
+            }
+        };
+        ModuleSymbols { status, file: found.map(|f| f.file), exports }
+    }
+
+    /// The identity in the module's debug directory, from memory or the image file.
+    fn recorded_pdb(&self, module: &Module, headers: Option<&Pe>) -> Option<PdbIdentity> {
+        let source = self.image_source(module);
+        headers.and_then(|pe| pe.pdb(&source)).or_else(|| {
+            let image = self.core.images.of(module)?;
+            image.file.pe().pdb(&image.file)
+        })
+    }
+
+    pub(super) fn image_source(&self, module: &Module) -> ModuleImage {
+        ModuleImage { core: std::rc::Rc::clone(&self.core), base: module.base }
+    }
+
+    /// Where PDBs are looked for: the symbol path, the image path, the dump's own folder, the folder
+    /// of the image file.
+    fn search_path(&self, module: &Module) -> SymbolPath {
+        let paths = self.paths.borrow();
+        let mut path = SymbolPath::parse(&paths.symbols);
+        if let Some(folder) = &self.own_folder {
+            path.push_folder(folder);
+        }
+        for folder in SymbolPath::parse(&paths.images).folders() {
+            path.push_folder(folder);
+        }
+        let image = self.core.images.of(module);
+        if let Some(folder) = image.as_ref().and_then(|i| i.path.parent()) {
+            path.push_folder(folder);
+        }
+        path
+    }
+
+    fn by_identity(
+        &self,
+        module: &Module,
+        identity: &PdbIdentity,
+        note: &mut Option<String>,
+    ) -> Option<Found> {
+        let path = self.search_path(module);
+        let wanted = Wanted::Pdb { identity: identity.clone(), image_name: Some(module.image_name.clone()) };
+        let opened: RefCell<Option<PdbFile>> = RefCell::default();
+        let verify = |candidate: &Path| match PdbFile::open(candidate) {
+            Err(_) => Verdict::NotThis,
+            Ok(pdb) => match pdb.identity() {
+                Some(own) if same_identity(own, identity) => {
+                    *opened.borrow_mut() = Some(pdb);
+                    Verdict::Match
+                }
+                Some(own) => Verdict::Mismatch(format!(
+                    "the file is {}, the module wants {}",
+                    own.key(),
+                    identity.key()
+                )),
+                None => Verdict::NotThis,
+            },
+        };
+        let settings = Settings::with_network(self.paths.borrow().network);
+        let search = find(&path, &wanted, &settings, &Halt::within(LOOKUP_BUDGET), &verify);
+        *note = search.reason();
+        let file = opened.into_inner()?;
+        Some(Found { file: Box::new(file), path: search.found?, unmatched: false, note: None })
+    }
+
+    /// An ISF for the kernel: by the PDB's identity, or by name when its data agrees with the
+    /// dump's own pointers.
+    fn isf(
+        &self,
+        module: &Module,
+        identity: Option<&PdbIdentity>,
+        note: &mut Option<String>,
+    ) -> Option<Found> {
+        let folders = self.search_path(module).folders();
+        let kernel = self.kernel.get().filter(|(base, _)| *base == module.base);
+        let names: Vec<&str> = match (identity, kernel) {
+            (Some(identity), _) => vec![identity.file_name()],
+            (None, Some(_)) => KERNEL_PDBS.to_vec(),
+            (None, None) => return None,
+        };
+        for folder in &folders {
+            for name in &names {
+                for candidate in isf_candidates(folder, name, identity) {
+                    if identity.is_some() && !candidate.names_identity {
+                        continue;
+                    }
+                    let Ok(file) = IsfFile::open(&candidate.path) else { continue };
+                    let matches = match identity {
+                        Some(wanted) => file.identity().is_some_and(|own| same_identity(own, wanted)),
+                        None => kernel.is_some_and(|(base, anchors)| agrees(&file, base, &anchors)),
+                    };
+                    if matches {
+                        let note = identity.is_none().then(|| {
+                            "chosen by name; its PsLoadedModuleList, KdDebuggerDataBlock and \
+                             PsActiveProcessHead are where the dump says"
+                                .to_owned()
+                        });
+                        return Some(Found {
+                            file: Box::new(file),
+                            path: candidate.path,
+                            unmatched: false,
+                            note,
+                        });
+                    }
+                    *note = Some(format!("{} is of another build", candidate.path.display()));
+                }
+            }
+        }
+        None
+    }
+
+    /// Without any identity in the dump: a PDB of the image's name, flagged as unmatched. Local
+    /// folders only, and only if it could be the module's.
+    fn by_name(&self, module: &Module, note: &mut Option<String>) -> Option<Found> {
+        let stem = base_name(&module.image_name).rsplit_once('.').map_or(module.image_name.as_str(), |s| s.0);
+        if stem.is_empty() || stem.contains(['/', '\\']) || stem == ".." {
+            return None;
+        }
+        let name = format!("{stem}.pdb");
+        for folder in self.search_path(module).folders() {
+            let path = folder.join(&name);
+            if !path.is_file() {
+                continue;
+            }
+            let Ok(file) = PdbFile::open(&path) else { continue };
+            if !plausible(&file, module) {
+                *note = Some(format!("{} does not fit the module's size", path.display()));
+                continue;
+            }
+            let note = "the dump records no PDB identity; this file was chosen by its name alone".to_owned();
+            return Some(Found { file: Box::new(file), path, unmatched: true, note: Some(note) });
+        }
+        None
+    }
+
+    /// COFF or DWARF symbols inside the image file (MinGW).
+    fn in_image(&self, module: &Module) -> Option<Found> {
+        let image = self.core.images.of(module)?;
+        let file = ImageSymbols::open(&image.path).ok()?;
+        if matches!(file.state(), SymbolState::None) {
+            return None;
+        }
+        Some(Found { file: Box::new(file), path: image.path.clone(), unmatched: false, note: None })
+    }
+
+    fn exports(&self, module: &Module, pe: &Pe) -> Option<ExportSymbols> {
+        let source = self.image_source(module);
+        let named: Vec<(u64, String)> = pe
+            .exports(&source)
+            .into_iter()
+            .filter_map(|export| match (export.name, export.target) {
+                (Some(name), ExportTarget::Rva(rva)) => Some((u64::from(rva), name)),
+                _ => None,
+            })
+            .collect();
+        if named.is_empty() {
+            return None;
+        }
+        Some(ExportSymbols::new(named, function_ranges(pe, &source)))
+    }
+}
+
+/// `(begin, end)` of every function in the exception directory, read in one go.
+fn function_ranges(pe: &Pe, source: &ModuleImage) -> Vec<(u64, u64)> {
+    const MAX_DIRECTORY: usize = 16 << 20;
+    let Some((rva, size)) = pe.directory(pe::DirectoryIndex::Exception) else { return Vec::new() };
+    let bytes = source.prefix(rva, (size as usize).min(MAX_DIRECTORY));
+    let word = |entry: &[u8], at: usize| {
+        entry.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, |b| u64::from(u32::from_le_bytes(b)))
+    };
+    match pe.machine {
+        Some(Machine::X64) => bytes.chunks_exact(12).map(|e| (word(e, 0), word(e, 4))).collect(),
+        Some(Machine::Arm64) => {
+            // The length is in the unwind data; the next function's start bounds it well enough.
+            let begins: Vec<u64> = bytes.chunks_exact(8).map(|e| word(e, 0)).collect();
+            begins.windows(2).map(|pair| (pair[0], pair[1])).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// GUID and age agree. Tools that rewrite a PDB leave the DBI age unset.
+fn same_identity(own: &PdbIdentity, wanted: &PdbIdentity) -> bool {
+    own.guid == wanted.guid && (own.age == wanted.age || own.age == u32::MAX || own.age == 0)
+}
+
+fn agrees(file: &IsfFile, base: u64, anchors: &super::KernelAnchors) -> bool {
+    let expected = [
+        ("PsLoadedModuleList", anchors.loaded_modules),
+        ("KdDebuggerDataBlock", anchors.debugger_data),
+        ("PsActiveProcessHead", anchors.active_processes),
+    ];
+    expected.iter().all(|&(name, address)| {
+        file.by_name(name)
+            .is_ok_and(|hits| hits.iter().any(|s| base.checked_add(s.rva).is_some_and(|a| a == address)))
+    })
+}
+
+/// Whether every symbol of the PDB could lie inside the module.
+fn plausible(file: &PdbFile, module: &Module) -> bool {
+    match file.symbol_at(module.size.saturating_sub(1)) {
+        Ok(Some(last)) => last.rva < module.size,
+        Ok(None) => true,
+        Err(_) => false,
+    }
+}

@@ -1,0 +1,87 @@
+//! Page state of a user process.
+
+use dump::minidump::MemoryInfo;
+use target::{Region, RegionState};
+
+use super::UserProcess;
+use crate::raw::RawMemory;
+
+const MEM_COMMIT: u32 = 0x1000;
+const MEM_RESERVE: u32 = 0x2000;
+const MEM_FREE: u32 = 0x1_0000;
+const PAGE_EXECUTE_ANY: u32 = 0xf0;
+
+impl UserProcess {
+    fn infos(&self) -> Option<&[MemoryInfo]> {
+        let read = || {
+            let mut infos = match &self.core.raw {
+                RawMemory::Minidump(dump) => dump.memory_infos(),
+                RawMemory::UserFull(dump) => Some(dump.regions()),
+                _ => None,
+            }?;
+            infos.sort_by_key(|i| i.base);
+            Some(infos)
+        };
+        self.regions.get_or_init(read).as_deref()
+    }
+
+    fn info_at(&self, address: u64) -> Option<&MemoryInfo> {
+        let infos = self.infos()?;
+        let after = infos.partition_point(|i| i.base <= address);
+        infos.get(after.checked_sub(1)?).filter(|i| address - i.base < i.size)
+    }
+
+    /// Whether code may run at `address`, from the recorded page protection.
+    pub(crate) fn is_executable(&self, address: u64) -> Option<bool> {
+        let info = self.info_at(address)?;
+        Some(info.state == MEM_COMMIT && info.protect & PAGE_EXECUTE_ANY != 0)
+    }
+
+    pub(crate) fn region(&self, address: u64) -> Region {
+        let usage = self.usage(address);
+        if let Some(info) = self.info_at(address) {
+            let state = match info.state {
+                MEM_COMMIT => RegionState::Committed,
+                MEM_RESERVE => RegionState::Reserved,
+                MEM_FREE => RegionState::Free,
+                _ => RegionState::Unknown,
+            };
+            return Region {
+                base: info.base,
+                size: info.size,
+                allocation_base: (state != RegionState::Free).then_some(info.allocation_base),
+                state,
+                protect: (state == RegionState::Committed).then_some(info.protect),
+                usage,
+            };
+        }
+        // Without an address map only what the dump holds is known to exist.
+        let held = self.core.region_at(address);
+        let (base, size, state) = match held {
+            Some((base, size)) => (base, size, RegionState::Committed),
+            None => (address & !0xfff, 0x1000, RegionState::Unknown),
+        };
+        Region { base, size, allocation_base: None, state, protect: None, usage }
+    }
+
+    fn usage(&self, address: u64) -> Option<String> {
+        if let Some(module) = self.core.module_at(address) {
+            return Some(format!("Image {}", module.name));
+        }
+        if self.peb == Some(address & !0xfff) {
+            return Some("PEB".to_owned());
+        }
+        for thread in &self.threads {
+            let Some(teb) = thread.teb else { continue };
+            if (teb..teb.saturating_add(0x2000)).contains(&address) {
+                return Some(format!("TEB of thread {:x}", thread.system_id));
+            }
+        }
+        let (low, high) = self.stack_bounds(address)?;
+        let owner = self.threads.iter().find(|t| {
+            let context = self.thread_context(t.system_id, target::View::Native).flatten();
+            context.is_some_and(|c| (low..high).contains(&c.sp()))
+        });
+        Some(owner.map_or_else(|| "Stack".to_owned(), |t| format!("Stack of thread {:x}", t.system_id)))
+    }
+}
