@@ -1,11 +1,32 @@
 //! Is a word a return address? Only if a call ends there.
 
-use target::Machine;
+use target::{Flow, Machine};
 
-/// Whether `before`, the bytes that end at a presumed return address (7 are enough for x86 and x64,
+use crate::{Arm64, decode_arm64, x86};
+
+/// The longest call: `call qword ptr [r12+disp32]` with prefixes.
+const LONGEST_CALL: usize = 8;
+
+/// Whether `before`, the bytes that end at a presumed return address (8 are enough for x86 and x64,
 /// 4 for ARM64; fewer are looked at as far as they go), ends with a call.
 #[must_use]
 pub fn is_call_before(machine: Machine, before: &[u8]) -> bool {
-    let _ = (machine, before);
-    false
+    let bits = match machine {
+        Machine::X64 => 64,
+        Machine::X86 => 32,
+        Machine::Arm64 => {
+            let word = before.len().checked_sub(4).and_then(|at| before[at..].try_into().ok());
+            return word.map(u32::from_le_bytes).map(decode_arm64).is_some_and(Arm64::is_call);
+        }
+        Machine::Arm32 => return false,
+    };
+    (2..=before.len().min(LONGEST_CALL)).any(|length| {
+        let bytes = &before[before.len() - length..];
+        // Cheap first: every near call begins with E8 or holds FF /2 after prefixes.
+        bytes.iter().take(3).any(|&b| b == 0xe8 || b == 0xff)
+            && x86::raw(bits, 0, bytes).is_some_and(|instruction| {
+                instruction.len() == length
+                    && matches!(x86::flow(&instruction), Flow::Call | Flow::IndirectCall)
+            })
+    })
 }

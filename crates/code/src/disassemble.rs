@@ -2,7 +2,7 @@
 
 use target::{Flow, Instruction, Machine, Memory, MemoryExt};
 
-use crate::{MAX_INSTRUCTION, Symbolizer, decode};
+use crate::{MAX_INSTRUCTION, Symbolizer, decode, x86};
 
 /// Most instructions one call gives.
 const MAX_COUNT: usize = 65_536;
@@ -75,6 +75,64 @@ pub fn disassemble_before(
     count: usize,
     symbols: Option<Symbolizer<'_>>,
 ) -> (Vec<Instruction>, bool) {
-    let _ = (machine, memory, function_start, address, count, symbols);
-    (Vec::new(), false)
+    let (start, sure) = match function_start {
+        Some(start) if start <= address && address - start <= MAX_BACK => (start, true),
+        Some(_) => return (Vec::new(), false),
+        None => match guess_start(machine, memory, address, count) {
+            Some(start) => (start, machine == Machine::Arm64),
+            None => return (Vec::new(), false),
+        },
+    };
+    let Ok(length) = usize::try_from(address - start) else { return (Vec::new(), false) };
+    let (bytes, stopped) = memory.read_prefix(start, length);
+    if stopped.is_some() {
+        return (Vec::new(), false);
+    }
+    let starts = chain(machine, start, &bytes);
+    let Some(starts) = starts else { return (Vec::new(), false) };
+    let first = starts.len().saturating_sub(count);
+    let out = starts[first..].iter().map(|&offset| {
+        let rest = &bytes[offset..bytes.len().min(offset + MAX_INSTRUCTION)];
+        decode(machine, start + offset as u64, rest, symbols)
+    });
+    (out.collect(), sure)
+}
+
+/// How far before an address its function may start.
+const MAX_BACK: u64 = 0x1_0000;
+
+/// Offsets of the instructions that fill `bytes` exactly, `None` when they do not.
+fn chain(machine: Machine, address: u64, bytes: &[u8]) -> Option<Vec<usize>> {
+    let mut starts = Vec::new();
+    let mut offset = 0;
+    while offset < bytes.len() {
+        let rest = &bytes[offset..bytes.len().min(offset + MAX_INSTRUCTION)];
+        let length = length_at(machine, address.wrapping_add(offset as u64), rest)?;
+        starts.push(offset);
+        offset += length;
+    }
+    (offset == bytes.len()).then_some(starts)
+}
+
+fn length_at(machine: Machine, address: u64, bytes: &[u8]) -> Option<usize> {
+    match machine {
+        Machine::X64 => x86::raw(64, address, bytes).map(|i| i.len()),
+        Machine::X86 => x86::raw(32, address, bytes).map(|i| i.len()),
+        Machine::Arm64 => (bytes.len() >= 4).then_some(4),
+        Machine::Arm32 => None,
+    }
+}
+
+/// A start from which decoding meets `address`: the farthest one, since x86 code falls into step
+/// after a few instructions whatever byte it is started at.
+fn guess_start(machine: Machine, memory: &dyn Memory, address: u64, count: usize) -> Option<u64> {
+    if machine == Machine::Arm64 {
+        let back = (count.min(MAX_COUNT) as u64).min(address / 4) * 4;
+        return Some(address - back);
+    }
+    let window = (count.min(64) as u64 * 8 + 32).min(address);
+    (1..=window).rev().map(|back| address - back).find(|&start| {
+        let (bytes, stopped) = memory.read_prefix(start, usize::try_from(address - start).unwrap_or(0));
+        stopped.is_none() && chain(machine, start, &bytes).is_some()
+    })
 }
