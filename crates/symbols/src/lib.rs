@@ -50,8 +50,8 @@ impl Sym {
 pub struct InlineFrame {
     /// The inlined function, qualified by namespace or class (`stackTestClass::stackMethod`).
     pub name: String,
-    /// First RVA of the range of the inlined body that holds the address: what DbgEng counts the
-    /// frame's displacement from.
+    /// First RVA of the inlined body: what DbgEng counts the frame's displacement from. The body
+    /// may have gaps between it and the address.
     pub start: u64,
     /// Position in the inlined body itself.
     pub line: Option<SourceLine>,

@@ -8,8 +8,10 @@ use crate::{Result, SymbolError};
 pub(crate) const NO_STREAM: u16 = u16::MAX;
 
 /// One compiland.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ModuleEntry {
+    /// Path of the object file, by which other modules import from it.
+    pub(crate) name: Box<str>,
     pub(crate) stream: u16,
     pub(crate) symbol_bytes: u32,
     pub(crate) c11_bytes: u32,
@@ -109,11 +111,11 @@ fn read_module(all: &mut Bytes<'_>, total: usize) -> Option<ModuleEntry> {
     let stream = all.u16()?;
     let (symbol_bytes, c11_bytes, c13_bytes) = (all.u32()?, all.u32()?, all.u32()?);
     all.take(16)?;
-    all.name_bytes();
+    let name = all.name().into();
     all.name_bytes();
     let used = total - all.rest().len();
     all.take(used.next_multiple_of(4).min(total) - used)?;
-    Some(ModuleEntry { stream, symbol_bytes, c11_bytes, c13_bytes })
+    Some(ModuleEntry { name, stream, symbol_bytes, c11_bytes, c13_bytes })
 }
 
 fn read_contributions(bytes: &[u8]) -> Option<Vec<Contribution>> {

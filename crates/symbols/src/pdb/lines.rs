@@ -8,6 +8,8 @@ use super::scopes::S_INLINESITE2;
 const DEBUG_S_LINES: u32 = 0xf2;
 const DEBUG_S_FILECHKSMS: u32 = 0xf4;
 const DEBUG_S_INLINEELINES: u32 = 0xf6;
+const DEBUG_S_CROSSSCOPEIMPORTS: u32 = 0xfa;
+const DEBUG_S_CROSSSCOPEEXPORTS: u32 = 0xfb;
 /// Compilers' "never step here" lines.
 const HIDDEN_LINES: [u32; 2] = [0x00f0_0f00, 0x00fe_efee];
 
@@ -42,9 +44,8 @@ pub(crate) fn line_at(lines: &[u8], section: u16, offset: u32) -> Option<Line> {
 
 fn line_in_block(data: &[u8], section: u16, offset: u32) -> Option<Line> {
     let mut data = Bytes::new(data);
-    let (start, of, flags, size) = (data.u32()?, data.u16()?, data.u16()?, data.u32()?);
+    let (start, of, _flags, size) = (data.u32()?, data.u16()?, data.u16()?, data.u32()?);
     let wanted = offset.checked_sub(start).filter(|&o| of == section && o < size)?;
-    let _columns = flags & 1;
     let mut best: Option<(u32, u32, u32)> = None;
     while let (Some(file), Some(count), Some(bytes)) = (data.u32(), data.u32(), data.u32()) {
         let Some(block) = data.take((bytes as usize).saturating_sub(12).min(data.rest().len())) else { break };
@@ -86,6 +87,37 @@ pub(crate) fn inlinees(lines: &[u8]) -> HashMap<u32, (u32, u32)> {
         }
     }
     found
+}
+
+/// Ids with this bit are of another module (link-time code generation).
+pub(crate) const IMPORTED: u32 = 0x8000_0000;
+
+/// Where an imported id comes from: offset of the module's name in the names stream, and the id it
+/// has in that module.
+pub(crate) fn import(lines: &[u8], id: u32) -> Option<(u32, u32)> {
+    let (module, position) = ((id >> 20) & 0x7ff, id & 0xf_ffff);
+    let (_, data) = subsections(lines).find(|&(kind, _)| kind == DEBUG_S_CROSSSCOPEIMPORTS)?;
+    let mut data = Bytes::new(data);
+    for index in 0.. {
+        let (name, count) = (data.u32()?, data.u32()? as usize);
+        let ids = data.take(count.checked_mul(4)?)?;
+        if index == module {
+            return Some((name, Bytes::at(ids, (position as usize).checked_mul(4)?)?.u32()?));
+        }
+    }
+    None
+}
+
+/// The global id a module gave an id it exports.
+pub(crate) fn export(lines: &[u8], local: u32) -> Option<u32> {
+    let (_, data) = subsections(lines).find(|&(kind, _)| kind == DEBUG_S_CROSSSCOPEEXPORTS)?;
+    let mut data = Bytes::new(data);
+    loop {
+        let (exported, global) = (data.u32()?, data.u32()?);
+        if exported == local {
+            return Some(global);
+        }
+    }
 }
 
 /// A stretch of an inlined body, in offsets from the physical function's start.

@@ -70,10 +70,8 @@ impl Collector {
                 }
                 return;
             }
-            S_FRAMEPROC => self.frame_procedure(record.data),
-            _ => {}
+            _ => self.open = false,
         }
-        self.open = false;
         if let Some(mut local) = self.variable(record) {
             local.inline_depth = inline_depth;
             local.in_block = in_block;
@@ -89,8 +87,12 @@ impl Collector {
         }
     }
 
-    fn frame_procedure(&mut self, data: &[u8]) {
-        let flags = Bytes::at(data, 22).and_then(|mut b| b.u32()).unwrap_or(0);
+    /// Takes `S_FRAMEPROC`, which may come after the variables that need it.
+    pub(super) fn frame_procedure(&mut self, record: Record<'_>) {
+        if record.kind != S_FRAMEPROC {
+            return;
+        }
+        let flags = Bytes::at(record.data, 22).and_then(|mut b| b.u32()).unwrap_or(0);
         self.local_frame = (flags >> 14) & 3;
         self.parameter_frame = (flags >> 16) & 3;
     }
@@ -142,7 +144,8 @@ impl Collector {
     fn relative(&self, base: u16, offset: i32) -> VarLocation {
         let offset = i64::from(offset);
         match base {
-            VIRTUAL_FRAME => VarLocation::VirtualFrame { offset },
+            VIRTUAL_FRAME if self.machine == Machine::X86 => VarLocation::VirtualFrame { offset },
+            VIRTUAL_FRAME => self.at_frame(self.local_frame, offset),
             _ => VarLocation::RegisterRelative { register: register(self.machine, base), offset },
         }
     }
@@ -150,7 +153,10 @@ impl Collector {
     /// At an offset from the frame pointer the function chose for locals or for parameters.
     fn frame_relative(&self, parameter: bool, offset: i32) -> VarLocation {
         let encoded = if parameter { self.parameter_frame } else { self.local_frame };
-        let offset = i64::from(offset);
+        self.at_frame(encoded, i64::from(offset))
+    }
+
+    fn at_frame(&self, encoded: u32, offset: i64) -> VarLocation {
         match frame_register(self.machine, encoded) {
             Some(Some(register)) => VarLocation::RegisterRelative { register, offset },
             Some(None) => VarLocation::VirtualFrame { offset },
@@ -165,6 +171,8 @@ impl Collector {
         let Some(local) = self.locals.last_mut() else { return };
         match piece {
             None => local.location = location,
+            // The whole variable in one place is the better answer.
+            Some(_) if !matches!(local.location, VarLocation::Unavailable(_) | VarLocation::Pieces(_)) => {}
             Some(offset) => {
                 if local.pieces.len() < MAX_PIECES {
                     local.pieces.push(Piece { offset, location: Box::new(location) });

@@ -33,6 +33,8 @@ pub(super) struct Found {
 struct Site {
     id: u32,
     range: InlineRange,
+    /// Start of the inlined body.
+    start: u32,
 }
 
 impl PdbFile {
@@ -208,13 +210,28 @@ impl PdbFile {
         let Some(found) = self.find_procedure(rva)? else { return Ok(Vec::new()) };
         let mut chain = Vec::new();
         for site in found.sites() {
-            let Some(name) = ids::function_name(self.ids()?, self.types()?, site.id) else { continue };
+            let id = self.global_id(&found.module, site.id)?;
+            let name = ids::function_name(self.ids()?, self.types()?, id);
+            let name = name.unwrap_or_else(|| format!("inlined function {:#x}", site.id));
             let function = rva.saturating_sub(found.distance());
-            let start = function.saturating_add(u64::from(site.range.start));
+            let start = function.saturating_add(u64::from(site.start));
             chain.push(InlineFrame { name, start, line: self.inline_line(&found, &site)? });
         }
         chain.reverse();
         Ok(chain)
+    }
+
+    /// The id in the id stream behind one that may be another module's.
+    fn global_id(&self, module: &Module, id: u32) -> Result<u32> {
+        if id & lines::IMPORTED == 0 {
+            return Ok(id);
+        }
+        let Some((name, local)) = lines::import(&module.lines, id) else { return Ok(id) };
+        let Some(name) = self.names()?.get(name) else { return Ok(id) };
+        let index = self.debug.modules.iter().position(|m| m.name.eq_ignore_ascii_case(&name));
+        let Some(index) = index.and_then(|i| u16::try_from(i).ok()) else { return Ok(id) };
+        let Some(exporter) = self.module(index)? else { return Ok(id) };
+        Ok(lines::export(&exporter.lines, local).unwrap_or(local))
     }
 
     fn inline_line(&self, found: &Found, site: &Site) -> Result<Option<SourceLine>> {
@@ -241,6 +258,11 @@ fn push(found: &mut Vec<Sym>, symbol: Sym) {
     }
 }
 
+/// DbgEng counts an inline frame's displacement from the body's first byte, gaps or not.
+fn start_of(ranges: &[InlineRange]) -> u32 {
+    ranges.iter().map(|r| r.start).min().unwrap_or(0)
+}
+
 impl Found {
     /// Bytes from the procedure's start to the address.
     pub(super) fn distance(&self) -> u64 {
@@ -265,7 +287,7 @@ impl Found {
     /// The inline site of a record, if it is one and covers the address.
     fn site(&self, record: Record<'_>) -> Option<Site> {
         let (id, ranges) = is_inline_site(record.kind).then(|| lines::inline_site(record))??;
-        self.covering(&ranges).map(|range| Site { id, range })
+        self.covering(&ranges).map(|range| Site { id, range, start: start_of(&ranges) })
     }
 
     /// An inline site around a live one counts as live; some compilers leave the inner's bytes out
@@ -275,7 +297,7 @@ impl Found {
         let at = u32::try_from(self.distance()).ok()?;
         let before = || ranges.iter().rev().find(|r| r.start <= at).or(ranges.first()).copied();
         let range = self.covering(&ranges).or_else(before)?;
-        Some(Site { id, range })
+        Some(Site { id, range, start: start_of(&ranges) })
     }
 
     fn covering(&self, ranges: &[InlineRange]) -> Option<InlineRange> {

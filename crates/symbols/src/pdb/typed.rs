@@ -1,6 +1,6 @@
 //! Types by name, and the variables of a frame.
 
-use target::{Machine, TypeKind, TypeLayout, TypeRef};
+use target::{TypeKind, TypeLayout, TypeRef};
 
 use super::PdbFile;
 use super::bytes::{Bytes, Records};
@@ -96,6 +96,7 @@ impl PdbFile {
             return Ok(Vec::new());
         }
         let mut collector = Collector::new(machine, found.section, found.offset);
+        walk(&found.module.symbols, found.procedure.record, |scoped| collector.frame_procedure(scoped.record));
         let mut chain_length = 0;
         walk(&found.module.symbols, found.procedure.record, |scoped| match found.liveness(&scoped.scopes) {
             Some((depth, in_block)) => {
@@ -105,18 +106,23 @@ impl PdbFile {
             None => collector.skip(scoped.record),
         });
         let mut parameters = self.parameter_count(&found)?;
-        let mut variables = Vec::new();
+        let mut variables: Vec<LocalVar> = Vec::new();
         for mut local in collector.locals {
+            // Optimised code lists a parameter's home slot beside where it really is.
+            let homed = |v: &LocalVar| v.inlined.is_none() && v.name == local.name;
+            if local.positional && !local.in_block && local.inline_depth == 0 && variables.iter().any(homed) {
+                continue;
+            }
             if local.positional && !local.in_block && local.inline_depth == 0 && parameters > 0 {
                 local.parameter = true;
                 parameters -= 1;
             }
-            variables.push(self.variable(local, chain_length, machine)?);
+            variables.push(self.variable(local, chain_length)?);
         }
         Ok(variables)
     }
 
-    fn variable(&self, local: RawLocal, chain_length: usize, _machine: Machine) -> Result<LocalVar> {
+    fn variable(&self, local: RawLocal, chain_length: usize) -> Result<LocalVar> {
         let ty = self.reference(local.ty)?;
         let location = match local.place {
             Some((section, offset)) => match self.addresses()?.rva(section, offset) {
