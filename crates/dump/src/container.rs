@@ -56,6 +56,7 @@ const SNIFFED: usize = 16;
 /// Left free on the disk the temporary file is on.
 const SPARE: u64 = 64 << 20;
 
+/// Unpacks the one dump in a container.
 pub(crate) fn unpack(container: Container, map: &MappedFile) -> Result<Unpacked> {
     unpack_bounded(container, map, LIMIT)
 }
@@ -84,8 +85,21 @@ fn xz_reader(bytes: &[u8]) -> io::Result<impl Read + '_> {
     Ok(liblzma::bufread::XzDecoder::new_stream(bytes, stream))
 }
 
+/// Bytes of one CAB data block, unpacked.
+const CAB_BLOCK: u64 = 0x8000;
+/// Bytes unpacked at most to find the dump in a CAB.
+const CAB_WORK: u64 = 16 << 30;
+
 fn unpack_cab(sink: &Sink, bytes: &[u8]) -> Result<Unpacked> {
     let mut cabinet = cab::Cabinet::new(Cursor::new(bytes)).map_err(|why| sink.failed(&why))?;
+    // Finding a member unpacks all of its folder that lies before it.
+    let work = cabinet.folder_entries().fold(0u64, |sum, folder| {
+        let blocks = u64::from(folder.num_data_blocks());
+        sum.saturating_add(CAB_BLOCK * blocks * folder.file_entries().len() as u64)
+    });
+    if work > CAB_WORK {
+        return Err(sink.failed(&"it has too many members to look into"));
+    }
     let names: Vec<String> = cabinet
         .folder_entries()
         .flat_map(|folder| folder.file_entries())
@@ -154,7 +168,7 @@ impl Sink {
     fn unpack(&self, mut reader: impl Read, member: Option<String>) -> Result<Unpacked> {
         let folder = std::env::temp_dir();
         let free = free_space(&folder);
-        let mut file = tempfile::tempfile().map_err(|why| self.failed(&why))?;
+        let mut file = private_file().map_err(|why| self.failed(&why))?;
         let written = self.copy(&mut reader, &mut file, free)?;
         if written == 0 {
             return Err(DumpError::NoDump { container: self.container });
@@ -189,7 +203,43 @@ impl Sink {
     }
 }
 
+/// Mode 0600 and nameless at once: gone with the process, however that ends.
+#[cfg(unix)]
+fn private_file() -> io::Result<File> {
+    Ok(tempfile::NamedTempFile::new()?.into_file())
+}
+
+/// Deleted by the system when it is closed; readable by its owner.
+#[cfg(not(unix))]
+fn private_file() -> io::Result<File> {
+    tempfile::tempfile()
+}
+
 /// Bytes free on the disk of a folder, where the system tells.
 fn free_space(folder: &Path) -> Option<u64> {
     fs4::available_space(folder).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bomb_stops_at_the_limit() {
+        let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        writer.write_all(&vec![0; 1 << 20]).unwrap();
+        let map = MappedFile::from_bytes(writer.finish().unwrap());
+        let error = unpack_bounded(Container::Gz, &map, 1 << 16).map(|_| ()).unwrap_err();
+        assert!(matches!(error, DumpError::TooLarge { limit: 0x1_0000, .. }), "{error}");
+        assert!(unpack_bounded(Container::Gz, &map, 1 << 20).is_ok());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nobody_else_can_read_the_temporary_file() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+        let file = private_file().unwrap();
+        let metadata = file.metadata().unwrap();
+        assert_eq!((metadata.permissions().mode() & 0o777, metadata.nlink()), (0o600, 0));
+    }
 }

@@ -1,7 +1,6 @@
 //! Which file range serves which address, when the ranges a dump lists overlap.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeSet;
 
 use target::{ReadOutcome, Unreadable};
 
@@ -49,24 +48,25 @@ impl Intervals {
         bounds.dedup();
         let mut out = Self::default();
         let mut budget = COMPARE_BUDGET;
-        let mut open: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+        let mut ends: Vec<usize> = (0..ranges.len()).collect();
+        ends.sort_by_key(|&index| ranges[index].start + ranges[index].size);
+        let mut ends = ends.into_iter().peekable();
+        let mut open: BTreeSet<(u64, usize)> = BTreeSet::new();
         let mut next = 0;
         for pair in bounds.windows(2) {
             let (from, to) = (pair[0], pair[1]);
+            while let Some(index) = ends.next_if(|&i| ranges[i].start + ranges[i].size <= from) {
+                open.remove(&(ranges[index].rank, index));
+            }
             while let Some(range) = ranges.get(next).filter(|r| r.start == from) {
-                open.push(Reverse((range.rank, next)));
+                open.insert((range.rank, next));
                 next += 1;
             }
-            let ended = |index: usize| ranges[index].start + ranges[index].size <= from;
-            while open.peek().is_some_and(|Reverse((_, index))| ended(*index)) {
-                open.pop();
-            }
-            let Some(&Reverse((_, winner))) = open.peek() else { continue };
             let place = |index: usize| ranges[index].offset + (from - ranges[index].start);
+            let mut best = open.iter().map(|&(_, index)| index);
+            let Some(winner) = best.next() else { continue };
             out.push(Piece { start: from, size: to - from, offset: place(winner) });
-            // The heap's second best is among its first three entries.
-            let rival = open.iter().skip(1).take(2).map(|r| r.0).filter(|&(_, i)| !ended(i)).min();
-            if let Some((_, rival)) = rival {
+            if let Some(rival) = best.next() {
                 out.count_overlap(file, place(winner), place(rival), to - from, &mut budget);
             }
         }
@@ -161,4 +161,81 @@ fn clip(listed: &[Range], length: u64) -> Vec<Range> {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(start: u64, size: u64, offset: u64, rank: u64) -> Range {
+        Range { start, size, offset, rank }
+    }
+
+    fn read(map: &Intervals, file: &[u8], address: u64, length: usize) -> (Vec<u8>, Option<Unreadable>) {
+        let mut buffer = vec![0; length];
+        let outcome = map.read(file, address, &mut buffer);
+        buffer.truncate(outcome.read);
+        (buffer, outcome.stopped)
+    }
+
+    #[test]
+    fn lower_ranks_win_and_others_fill_the_gaps() {
+        let file = b"aaaabbbbbbbbcc";
+        let map = Intervals::build(&[range(2, 4, 0, 0), range(0, 8, 4, 1), range(9, 2, 12, 2)], file);
+        assert_eq!(read(&map, file, 0, 20), (b"bbaaaabb".to_vec(), Some(Unreadable::NotInDump)));
+        assert_eq!(read(&map, file, 9, 2), (b"cc".to_vec(), None));
+        assert_eq!(map.regions().collect::<Vec<_>>(), [(0, 8), (9, 2)]);
+        assert_eq!((map.total(), map.overlaps, map.disagreements), (10, 1, 1));
+    }
+
+    #[test]
+    fn bytes_past_the_end_of_the_file_yield_to_any_that_exist() {
+        let file = b"aaaabb";
+        let map = Intervals::build(&[range(0, 8, 4, 0), range(4, 2, 0, 1)], file);
+        assert_eq!(read(&map, file, 0, 8), (b"bb".to_vec(), Some(Unreadable::TruncatedFile)));
+        assert_eq!(read(&map, file, 4, 2), (b"aa".to_vec(), None));
+        assert_eq!(read(&map, file, 6, 1).1, Some(Unreadable::TruncatedFile));
+        assert_eq!(read(&map, file, 8, 1).1, Some(Unreadable::NotInDump));
+    }
+
+    #[test]
+    fn the_top_of_the_address_space_does_not_wrap() {
+        let file = [7; 16];
+        let map = Intervals::build(&[range(u64::MAX - 7, 16, 0, 0), range(0, u64::MAX, u64::MAX, 1)], &file);
+        assert_eq!(read(&map, &file, u64::MAX - 7, 4), (vec![7; 4], None));
+        assert!(read(&map, &file, u64::MAX - 3, 16).1.is_some());
+    }
+
+    #[test]
+    fn many_nested_ranges_take_no_time() {
+        let file = vec![1; 1 << 16];
+        let nested: Vec<_> = (0..40_000).map(|i| range(i, 100_000 - 2 * i, 0, i)).collect();
+        let before = std::time::Instant::now();
+        let map = Intervals::build(&nested, &file);
+        assert!(before.elapsed().as_secs() < 5, "{:?}", before.elapsed());
+        assert_eq!(map.regions().next(), Some((0, 100_000)));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_byte_is_the_best_ranked_one(
+            list in proptest::collection::vec((0u64..64, 0u64..32, 0u64..80), 0..12),
+        ) {
+            let file: Vec<u8> = (0..64).collect();
+            let ranges: Vec<Range> =
+                list.iter().enumerate().map(|(i, &(start, size, offset))| range(start, size, offset, i as u64)).collect();
+            let map = Intervals::build(&ranges, &file);
+            for address in 0..100u64 {
+                let covering = ranges.iter().filter(|r| r.start <= address && address - r.start < r.size);
+                let byte = |r: &Range| file.get(usize::try_from(r.offset + address - r.start).unwrap());
+                let (some, best) = (covering.clone().count() > 0, covering.filter_map(byte).next());
+                let (got, stopped) = read(&map, &file, address, 1);
+                match best {
+                    Some(byte) => proptest::prop_assert_eq!((got, stopped), (vec![*byte], None)),
+                    None if some => proptest::prop_assert_eq!(stopped, Some(Unreadable::TruncatedFile)),
+                    None => proptest::prop_assert_eq!(stopped, Some(Unreadable::NotInDump)),
+                }
+            }
+        }
+    }
 }

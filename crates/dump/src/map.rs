@@ -40,8 +40,8 @@ impl MappedFile {
             return Err(DumpError::Empty { path: path.to_owned() });
         }
         // SAFETY: the map is read-only and private to this process. If another process truncates
-        // the file, touching the lost pages faults; `recheck` before memory reads narrows that
-        // window, headers and tables are copied out when the file is opened.
+        // the file, touching the lost pages faults; `bytes` asks for the length before every read,
+        // which narrows that window to one read. Unpacked files have no name and cannot change.
         let map = unsafe { Mmap::map(&file) }.map_err(unreadable)?;
         Ok(Self { backing: Arc::new(Backing::Map { map, file, length: AtomicU64::new(length) }) })
     }
@@ -52,26 +52,18 @@ impl MappedFile {
         Self { backing: Arc::new(Backing::Held(bytes)) }
     }
 
-    /// All bytes the file still has.
+    /// All bytes the file still has: the system is asked each time whether somebody truncated it
+    /// meanwhile, so hold the slice no longer than one read takes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match &*self.backing {
             Backing::Held(bytes) => bytes,
-            Backing::Map { map, length, .. } => {
-                let still = usize::try_from(length.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
-                &map[..still.min(map.len())]
+            Backing::Map { map, file, length } => {
+                let now = file.metadata().map_or(0, |m| m.len());
+                let still = length.fetch_min(now, Ordering::Relaxed).min(now);
+                &map[..usize::try_from(still).unwrap_or(usize::MAX).min(map.len())]
             }
         }
-    }
-
-    /// As [`Self::bytes`], after asking the system whether the file was truncated meanwhile.
-    #[must_use]
-    pub fn recheck(&self) -> &[u8] {
-        if let Backing::Map { file, length, .. } = &*self.backing {
-            let now = file.metadata().map_or(0, |m| m.len());
-            length.fetch_min(now, Ordering::Relaxed);
-        }
-        self.bytes()
     }
 
     #[must_use]

@@ -215,7 +215,7 @@ impl UserFull {
 
     #[must_use]
     pub fn read_memory(&self, address: u64, buffer: &mut [u8]) -> ReadOutcome {
-        self.memory_map().0.read(self.file.recheck(), address, buffer)
+        self.memory_map().0.read(self.file.bytes(), address, buffer)
     }
 
     /// `(start, size)` of each stretch of memory, ascending and disjoint.

@@ -23,7 +23,7 @@ use crate::map::MappedFile;
 #[derive(Debug)]
 pub struct KernelDump {
     file: MappedFile,
-    header: KernelHeader,
+    header: Box<KernelHeader>,
     content: Content,
     notes: Vec<String>,
 }
@@ -40,7 +40,7 @@ impl KernelDump {
     /// Reads the header and whatever says where memory is; pages and blocks stay in the file.
     pub fn parse(file: MappedFile) -> Result<Self> {
         let bytes = file.bytes();
-        let header = KernelHeader::read(bytes)?;
+        let header = Box::new(KernelHeader::read(bytes)?);
         let mut notes = Vec::new();
         let content = match header.dump_type {
             3 => Content::HeaderOnly,
@@ -91,7 +91,8 @@ impl KernelDump {
     }
 
     /// The crash context in the header, raw (3000 bytes; x64 uses 0x4d0, ARM64 0x390). All zero or
-    /// of processor 0 in live dumps.
+    /// of processor 0 in live dumps. Of bug checks that carry a context (0x7e) it is that one; what
+    /// the processor was doing is where its PRCB's `Context` field points, and what DbgEng shows.
     #[must_use]
     pub fn context_bytes(&self) -> &[u8] {
         self.header.context()
@@ -114,11 +115,17 @@ impl KernelDump {
         }
     }
 
+    /// The first run of page frames at or after `pfn` that the dump declares: to walk all of it.
+    #[must_use]
+    pub fn next_physical_run(&self, pfn: u64) -> Option<PhysicalRun> {
+        self.pages()?.next_run(self.file.bytes(), pfn)
+    }
+
     /// Physical memory; triage dumps have none.
     #[must_use]
     pub fn read_physical(&self, address: u64, buffer: &mut [u8]) -> ReadOutcome {
         match &self.content {
-            Content::Pages(map) => map.read(self.file.recheck(), address, buffer),
+            Content::Pages(map) => map.read(self.file.bytes(), address, buffer),
             Content::Triage(_) | Content::HeaderOnly => ReadOutcome::stopped(0, Unreadable::NoSuchSpace),
         }
     }
@@ -128,7 +135,7 @@ impl KernelDump {
     #[must_use]
     pub fn read_virtual(&self, address: u64, buffer: &mut [u8]) -> ReadOutcome {
         match &self.content {
-            Content::Triage(triage) => triage.read(self.file.recheck(), address, buffer),
+            Content::Triage(triage) => triage.read(self.file.bytes(), address, buffer),
             Content::Pages(_) | Content::HeaderOnly => ReadOutcome::stopped(0, Unreadable::NoSuchSpace),
         }
     }

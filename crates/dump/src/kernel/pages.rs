@@ -102,8 +102,7 @@ impl PageMap {
     }
 
     /// File offset of a page frame, if the dump declares it. It may lie past a truncated file's end.
-    #[must_use]
-    pub fn offset_of(&self, file: &[u8], pfn: u64) -> Option<u64> {
+    pub(super) fn offset_of(&self, file: &[u8], pfn: u64) -> Option<u64> {
         match &self.kind {
             Kind::Runs(runs) => {
                 let after = runs.partition_point(|r| r.run.first_pfn <= pfn);
@@ -141,8 +140,7 @@ impl PageMap {
 
     /// The first page frame at or after `pfn` that the dump declares, and how many follow it
     /// (of bitmaps: within one step of at most 4096 frames): to walk all memory in order.
-    #[must_use]
-    pub fn next_run(&self, file: &[u8], pfn: u64) -> Option<PhysicalRun> {
+    pub(super) fn next_run(&self, file: &[u8], pfn: u64) -> Option<PhysicalRun> {
         match &self.kind {
             Kind::Runs(runs) => {
                 let first = runs.partition_point(|r| r.run.first_pfn.saturating_add(r.run.pages) <= pfn);

@@ -200,7 +200,7 @@ impl Minidump {
     /// Virtual memory the dump holds.
     #[must_use]
     pub fn read_memory(&self, address: u64, buffer: &mut [u8]) -> ReadOutcome {
-        self.memory_map().intervals.read(self.file.recheck(), self.mask(address), buffer)
+        self.memory_map().intervals.read(self.file.bytes(), self.mask(address), buffer)
     }
 
     fn memory_map(&self) -> &memory::MemoryMap {

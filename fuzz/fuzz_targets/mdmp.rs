@@ -1,0 +1,13 @@
+#![no_main]
+//! Any bytes behind the signature `MDMP`.
+
+#[path = "../../crates/dump/tests/support/exercise.rs"]
+mod exercise;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let mut bytes = data.to_vec();
+    let signature = b"MDMP";
+    let length = bytes.len().min(signature.len());
+    bytes[..length].copy_from_slice(&signature[..length]);
+    exercise::exercise(&bytes);
+});
