@@ -1,1 +1,114 @@
-//! Sessions: registry, worker processes, queues, interrupt, reclaim, progress, log.
+//! Sessions: one worker process each, its queue, interrupt, reclaim, progress and log (spec 10
+//! sections 1, 2 and 3.2). Knows tools only by their admission and never loads an engine.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), supervisor::CallFailure> {
+//! use supervisor::{Config, Supervisor};
+//! use tokio_util::sync::CancellationToken;
+//!
+//! let supervisor = Supervisor::new(Config::default());
+//! let client = supervisor.client("stdio");
+//! let surface = tools::Surface::all();
+//! let answer = client.call("session_status", None, &surface, None, CancellationToken::new()).await?;
+//! println!("{}", answer.text);
+//! supervisor.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod answer;
+mod attend;
+mod call;
+mod client;
+mod config;
+mod end;
+mod log;
+mod open;
+mod process;
+mod progress;
+mod scope;
+mod session;
+mod stderr;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use answer::{CallFailure, CallResult};
+pub use client::Client;
+pub use config::{BadVariable, Config};
+pub use log::{LogRing, RingLayer};
+pub use progress::{Milestones, ProgressSink, relay};
+
+/// What every client and session shares.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) log: Arc<LogRing>,
+    closing: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+}
+
+/// All sessions of all clients. Needs a tokio runtime.
+#[derive(Debug)]
+pub struct Supervisor {
+    shared: Arc<Shared>,
+    clients: Mutex<HashMap<String, Arc<Client>>>,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // State is consistent between statements; a panic elsewhere must not end every session.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Supervisor {
+    /// A supervisor with a log of its own.
+    #[must_use]
+    pub fn new(config: Config) -> Arc<Self> {
+        let log = Arc::new(LogRing::new(config.log_records));
+        Self::with_log(config, log)
+    }
+
+    /// A supervisor that files worker records in `log`, which a [`RingLayer`] may share.
+    #[must_use]
+    pub fn with_log(config: Config, log: Arc<LogRing>) -> Arc<Self> {
+        let shared = Arc::new(Shared { config, log, closing: AtomicBool::new(false) });
+        Arc::new(Self { shared, clients: Mutex::default() })
+    }
+
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    #[must_use]
+    pub fn log(&self) -> Arc<LogRing> {
+        Arc::clone(&self.shared.log)
+    }
+
+    /// The client of this id, made on first use. Clients never see each other's sessions; over
+    /// stdio there is one.
+    #[must_use]
+    pub fn client(&self, id: &str) -> Arc<Client> {
+        let mut clients = lock(&self.clients);
+        let make = || Arc::new(Client::new(id, Arc::clone(&self.shared)));
+        Arc::clone(clients.entry(id.to_owned()).or_insert_with(make))
+    }
+
+    /// Releases every session in parallel with the shutdown grace, then kills what is left.
+    /// Nothing can be opened afterwards.
+    pub async fn shutdown(&self) {
+        self.shared.closing.store(true, Ordering::Release);
+        let clients: Vec<Arc<Client>> = lock(&self.clients).values().cloned().collect();
+        let mut tasks = tokio::task::JoinSet::new();
+        for session in clients.iter().flat_map(|client| client.held()) {
+            tasks.spawn(async move { session.let_go().await });
+        }
+        tasks.join_all().await;
+    }
+}

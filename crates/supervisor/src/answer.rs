@@ -1,0 +1,140 @@
+//! What a call answers, and how a tool's value becomes it.
+
+use serde_json::{Map, Value, json};
+use tools::{Category, Surface, ToolEntry, ToolError};
+
+/// The answer of one tool call, ready for any transport.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallResult {
+    /// `{"status":"ok", ...}` or `{"status":"error", ...}`; `None` for a raw tool's success.
+    pub structured: Option<Value>,
+    /// The same for people; of an error, its message byte for byte.
+    pub text: String,
+    pub is_error: bool,
+}
+
+/// What is no tool result but a protocol error.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallFailure {
+    /// JSON-RPC `-32602`.
+    #[error("unknown tool {name:?}{}", near.map(|n| format!("; did you mean {n:?}?")).unwrap_or_default())]
+    UnknownTool { name: String, near: Option<&'static str> },
+    /// JSON-RPC `-32603`: no engine worker could be started at all.
+    #[error("{0}")]
+    NoWorker(String),
+}
+
+/// Marks the error that means [`CallFailure::NoWorker`] on its way through a tool.
+pub(crate) const NO_WORKER: &str = "no_worker";
+
+impl CallResult {
+    /// The error branch; `next` narrowed to `surface`.
+    #[must_use]
+    pub fn error(error: &ToolError, surface: &Surface) -> Self {
+        Self { structured: Some(error.structured(surface)), text: error.message.clone(), is_error: true }
+    }
+}
+
+fn with_status(data: Value) -> Option<Value> {
+    let Value::Object(payload) = data else { return None };
+    let mut answer = Map::with_capacity(payload.len() + 1);
+    answer.insert("status".to_owned(), json!("ok"));
+    answer.extend(payload);
+    Some(Value::Object(answer))
+}
+
+/// Says how to ask for less than an answer of `bytes` bytes.
+fn too_large(tool: &ToolEntry, bytes: usize, bound: usize) -> ToolError {
+    let schema = tool.input_schema();
+    let narrowing = ["limit", "frames", "count", "size", "length", "filter", "pattern"];
+    let offered: Vec<&str> = narrowing
+        .into_iter()
+        .filter(|name| schema.get("properties").is_some_and(|properties| properties.get(name).is_some()))
+        .collect();
+    let how = if offered.is_empty() { "ask for less".to_owned() } else { format!("ask for less with {}", offered.join(", ")) };
+    ToolError::new(
+        Category::Debugger,
+        format!("the answer of {} is {bytes} bytes; at most {bound} are sent: {how}", tool.name),
+    )
+    .because("answer_too_large")
+}
+
+/// The longest prefix of `text` of at most `bound` bytes that ends on a character.
+pub(crate) fn prefix(text: &str, bound: usize) -> &str {
+    let mut end = bound.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// A tool's success for `surface`; `interrupted` when a break cut it.
+pub(crate) fn finish(
+    tool: &ToolEntry,
+    data: Value,
+    interrupted: bool,
+    surface: &Surface,
+    bound: usize,
+) -> Result<CallResult, ToolError> {
+    let mut text = tool.render(&data, surface).map_err(|error| {
+        tracing::error!(tool = tool.name, %error, "a result did not render");
+        ToolError::new(Category::Internal, format!("{error}; this is a bug, please report it"))
+    })?;
+    if text.len() > bound {
+        let (kept, whole) = (prefix(&text, bound).len(), text.len());
+        text.truncate(kept);
+        text.push_str(&format!("\n[cut here: {whole} bytes in all, {kept} shown; ask for less to see the rest]"));
+    }
+    if interrupted {
+        text.push_str("\n[interrupted on request, partial]");
+    }
+    if tool.raw {
+        return Ok(CallResult { structured: None, text, is_error: false });
+    }
+    let structured = with_status(data).ok_or_else(|| {
+        ToolError::new(Category::Internal, format!("{} answered no object; please report it", tool.name))
+    })?;
+    let bytes = serialised_len(&structured);
+    if bytes > bound {
+        return Err(too_large(tool, bytes, bound));
+    }
+    Ok(CallResult { structured: Some(structured), text, is_error: false })
+}
+
+fn serialised_len(value: &Value) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    match serde_json::to_writer(&mut count, value) {
+        Ok(()) => count.0,
+        Err(_) => usize::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_on_a_character() {
+        assert_eq!(prefix("aéb", 2), "a");
+        assert_eq!(prefix("aéb", 3), "aé");
+        assert_eq!(prefix("ab", 9), "ab");
+    }
+
+    #[test]
+    fn status_comes_first() {
+        let answer = with_status(json!({ "a": 1 })).unwrap();
+        assert_eq!(answer.to_string(), r#"{"status":"ok","a":1}"#);
+        assert_eq!(with_status(json!([1])), None);
+        assert_eq!(serialised_len(&answer), answer.to_string().len());
+    }
+}

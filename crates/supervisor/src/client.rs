@@ -1,0 +1,143 @@
+//! A client: the sessions it opened, and its calls.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+use tools::sessions::SymbolSettings;
+use tools::tool::Run;
+use tools::{Admission, Category, Sessions, Surface, ToolError};
+
+use crate::answer::{self, CallFailure, CallResult, NO_WORKER};
+use crate::call::Reply;
+use crate::open::deadline;
+use crate::progress::{Milestones, ProgressSink, relay};
+use crate::scope::Scope;
+use crate::session::Session;
+use crate::{Shared, lock};
+
+/// One client's sessions, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    pub(crate) all: Vec<Arc<Session>>,
+    /// Opens that were admitted and have no session yet.
+    pub(crate) in_flight: usize,
+}
+
+/// A client of the supervisor. State hangs on it, never on a transport's connection.
+#[derive(Debug)]
+pub struct Client {
+    id: String,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) sessions: Mutex<Held>,
+    pub(crate) symbols: Mutex<Option<SymbolSettings>>,
+}
+
+impl Client {
+    pub(crate) fn new(id: &str, shared: Arc<Shared>) -> Self {
+        Self { id: id.to_owned(), shared, sessions: Mutex::default(), symbols: Mutex::default() }
+    }
+
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Calls a tool: admission, run at its place, text and structure for `surface`. A refused or
+    /// failed tool is an `Ok` whose `is_error` is set. When `cancel` fires or the future is
+    /// dropped, only the wait ends: the job goes on, and the same call again collects it.
+    ///
+    /// # Errors
+    /// [`CallFailure`]: what a transport answers as a protocol error.
+    pub async fn call(
+        self: &Arc<Self>,
+        name: &str,
+        args: Option<Map<String, Value>>,
+        surface: &Surface,
+        progress: Option<Arc<dyn ProgressSink>>,
+        cancel: CancellationToken,
+    ) -> Result<CallResult, CallFailure> {
+        let Some(entry) = tools::find(name) else {
+            let names: Vec<&'static str> = surface.entries().map(|entry| entry.name).collect();
+            let name: String = name.chars().take(64).collect();
+            let near = tools::admit::nearest(&name, &names);
+            return Err(CallFailure::UnknownTool { name, near });
+        };
+        if !surface.serves(name) {
+            let error = ToolError::new(Category::NotServed, format!("{name} is not served here; ask the operator"));
+            return Ok(CallResult::error(&error, surface));
+        }
+        let admission = match tools::admit(entry, args) {
+            Ok(admission) => admission,
+            Err(error) => return Ok(CallResult::error(&error, surface)),
+        };
+        let (client, interval) = (Arc::clone(self), self.shared.config.heartbeat);
+        let answer = relay(progress, interval, |milestones| run(client, admission, milestones, cancel)).await;
+        let bound = self.shared.config.answer_bytes;
+        let finished = answer
+            .and_then(|reply| answer::finish(entry, reply.data, reply.interrupted, surface, bound));
+        match finished {
+            Ok(result) => Ok(result),
+            Err(error) if error.reason.as_deref() == Some(NO_WORKER) => Err(CallFailure::NoWorker(error.message)),
+            Err(error) => Ok(CallResult::error(&error, surface)),
+        }
+    }
+
+    /// The client's sessions as tools see them, for calls that are no tool's (resources, tests).
+    #[must_use]
+    pub fn sessions(self: &Arc<Self>) -> Arc<dyn Sessions> {
+        Arc::new(self.scope("call", Milestones::none(), CancellationToken::new()))
+    }
+
+    fn scope(self: &Arc<Self>, tool: &str, milestones: Milestones, cancel: CancellationToken) -> Scope {
+        Scope { client: Arc::clone(self), tool: tool.to_owned(), milestones, cancel, deadline: deadline(self) }
+    }
+
+    /// Sessions that are not closed, newest first.
+    pub(crate) fn live(&self) -> Vec<Arc<Session>> {
+        let held = lock(&self.sessions);
+        held.all.iter().rev().filter(|session| session.state().phase.live()).cloned().collect()
+    }
+
+    /// Sessions whose process may still be there.
+    pub(crate) fn held(&self) -> Vec<Arc<Session>> {
+        lock(&self.sessions).all.iter().filter(|session| !session.has_exited()).cloned().collect()
+    }
+
+    pub(crate) fn named(&self, id: &str) -> Option<Arc<Session>> {
+        lock(&self.sessions).all.iter().find(|session| session.id == id).cloned()
+    }
+}
+
+async fn run(
+    client: Arc<Client>,
+    admission: Admission,
+    milestones: Milestones,
+    cancel: CancellationToken,
+) -> Result<Reply, ToolError> {
+    let whole = |data: Value| Reply { data, interrupted: false };
+    match admission.entry.run {
+        Run::Pure(run) => {
+            let task = tokio::task::spawn_blocking(move || run(admission.args));
+            joined(admission.entry.name, task.await).map(whole)
+        }
+        Run::Sessions(run) => {
+            let scope = Arc::new(client.scope(admission.entry.name, milestones, cancel));
+            // A task of its own, so that a panic in it is this call's only; ended with this call.
+            let mut task = tokio::task::JoinSet::new();
+            task.spawn(run(scope, admission.args));
+            match task.join_next().await {
+                Some(result) => joined(admission.entry.name, result).map(whole),
+                None => Err(ToolError::new(Category::Internal, "the call vanished; please report it")),
+            }
+        }
+        Run::Worker(_) => client.scope(admission.entry.name, milestones, cancel).run_tool(admission).await,
+    }
+}
+
+fn joined<T>(name: &str, result: Result<Result<T, ToolError>, tokio::task::JoinError>) -> Result<T, ToolError> {
+    result.unwrap_or_else(|error| {
+        tracing::error!(tool = name, %error, "a tool broke in the supervisor");
+        Err(ToolError::new(Category::Internal, format!("{name} broke: {error}; please report this")))
+    })
+}

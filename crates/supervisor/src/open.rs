@@ -1,0 +1,204 @@
+//! Opening: a slot, a worker, the opener's outcome; and reclaiming idle sessions for it (spec 10
+//! sections 1.10 and 2).
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use channel::Op;
+use tools::sessions::OpenedSession;
+use tools::{Category, OpenReport, OpenRequest, ToolError};
+
+use crate::answer::NO_WORKER;
+use crate::attend::attend;
+use crate::call;
+use crate::client::Client;
+use crate::lock;
+use crate::process;
+use crate::scope::Scope;
+use crate::session::{Ask, Birth, Gate, Phase, Session};
+
+/// An admitted open; its place is given back when it is dropped.
+struct Slot<'a>(&'a Client);
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.sessions).in_flight -= 1;
+    }
+}
+
+/// A handle nobody can guess by counting: 64 random bits.
+fn handle() -> Result<String, ToolError> {
+    let mut bytes = [0_u8; 8];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        ToolError::new(Category::Internal, format!("the system gave no random bytes: {error}"))
+    })?;
+    Ok(format!("sess-{:016x}", u64::from_be_bytes(bytes)))
+}
+
+impl Client {
+    /// Takes a slot. Reclaims nothing yet: a failed open must cost nothing.
+    fn admit(&self) -> Result<Slot<'_>, ToolError> {
+        let mut held = lock(&self.sessions);
+        let limit = self.shared.config.sessions;
+        let live: Vec<_> = held.all.iter().filter(|session| session.state().phase.live()).collect();
+        let idle = live.iter().filter(|session| session.idle(&session.state())).count();
+        let needed = (live.len() + held.in_flight + 1).saturating_sub(limit);
+        if needed > idle {
+            let rows: Vec<String> = live.iter().map(|session| describe(session)).collect();
+            let message = format!(
+                "all {limit} sessions are in use: {}. Wait for one, interrupt it or end it, then open again",
+                rows.join("; ")
+            );
+            return Err(ToolError::new(Category::Capacity, message)
+                .then(&["session_status", "end_session", "interrupt"])
+                .with("target", "no"));
+        }
+        held.in_flight += 1;
+        Ok(Slot(self))
+    }
+
+    /// Closes the idle sessions used longest ago until the client is within its limit, never the
+    /// one just opened.
+    pub(crate) fn reclaim(&self, just_opened: &str) {
+        let held = lock(&self.sessions);
+        loop {
+            let live = held.all.iter().filter(|session| session.state().phase.live());
+            if live.count() <= self.shared.config.sessions {
+                return;
+            }
+            let idle = held.all.iter().filter(|session| session.id != just_opened);
+            let idle = idle.filter(|session| session.idle(&session.state()));
+            let Some(victim) = idle.min_by_key(|session| session.state().last_used) else { return };
+            {
+                let mut state = victim.state();
+                // A call may have come in between.
+                if !victim.idle(&state) {
+                    continue;
+                }
+                state.ending = true;
+                let why = format!("reclaimed: it was idle and session {just_opened} needed its place");
+                victim.advance(&mut state, Phase::Closed, Some(&why));
+            }
+            Arc::clone(victim).release_later();
+        }
+    }
+}
+
+fn describe(session: &Session) -> String {
+    let row = session.row(false);
+    let doing = row.busy.map_or_else(|| "idle".to_owned(), |busy| format!("busy with {}", busy.tool));
+    format!("{} ({}, {}, {doing})", row.session_id, row.kind.as_deref().unwrap_or("opening"), row.target)
+}
+
+impl Scope {
+    /// Opens a target, or goes on waiting for the same open whose caller gave up.
+    pub(crate) async fn open_target(&self, request: OpenRequest) -> Result<OpenedSession, ToolError> {
+        let value = serde_json::to_value(&request).map_err(|error| {
+            ToolError::new(Category::Internal, format!("the request did not serialise: {error}"))
+        })?;
+        let key = call::key("open", &value);
+        let joined = self.client.live().into_iter().find_map(|session| {
+            let call = session.join(&key, &self.milestones)?;
+            Some((session, call))
+        });
+        let (session, call) = match joined {
+            Some(joined) => joined,
+            None => {
+                let session = self.begin(&request).await?;
+                let call = session.submit(Ask {
+                    name: self.tool.clone(),
+                    key,
+                    op: Op::Open { request: value },
+                    gate: Gate::Supervisor,
+                    deadline: self.deadline,
+                    retires: false,
+                    milestones: self.milestones.clone(),
+                })?;
+                (session, call)
+            }
+        };
+        let answer = self.wait(&session, &call).await;
+        session.hand_out();
+        let reply = answer.map_err(|error| outcome(error, &session))?;
+        let report: OpenReport = serde_json::from_value(reply.data).map_err(|error| {
+            ToolError::new(Category::Internal, format!("the worker's report of the target: {error}"))
+                .about(&session.id)
+                .with("target", "yes")
+        })?;
+        Ok(OpenedSession { session_id: session.id.clone(), report })
+    }
+
+    /// A worker and its session, registered and listening.
+    async fn begin(&self, request: &OpenRequest) -> Result<Arc<Session>, ToolError> {
+        let client = &self.client;
+        let slot = client.admit()?;
+        let id = handle()?;
+        let no_worker = |why: String| ToolError::new(Category::Internal, why).because(NO_WORKER).with("target", "no");
+        let worker = process::start(&client.shared, &id).await.map_err(no_worker)?;
+        let pid = worker.pid;
+        let (session, outgoing) = Session::new(Birth {
+            id,
+            aim: request.aim().to_owned(),
+            pid,
+            engine: worker.engine,
+            shared: Arc::clone(&client.shared),
+            client: Arc::downgrade(client),
+            last_words: worker.last_words,
+        });
+        {
+            let mut held = lock(&client.sessions);
+            if client.shared.closing() {
+                // Dropping the child kills it; it holds nothing.
+                return Err(ToolError::new(Category::Capacity, "the server is shutting down").with("target", "no"));
+            }
+            held.all.push(Arc::clone(&session));
+            held.forget(client.shared.config.history);
+        }
+        attend(&session, worker.child, worker.input, worker.output, outgoing);
+        drop(slot);
+        self.milestones.say(format!("engine worker started (pid {pid}); opening the target"));
+        Ok(session)
+    }
+}
+
+/// The error of a failed open, saying what exists now.
+fn outcome(error: ToolError, session: &Session) -> ToolError {
+    let state = session.state();
+    let target = match error.category {
+        Category::Timeout if state.phase.live() => "pending",
+        Category::WorkerLost => "no",
+        _ if state.phase.live() && state.committed => "yes",
+        _ => "no",
+    };
+    drop(state);
+    let mut error = error.with("target", target);
+    // The handle is given only when it reaches something.
+    error.session_id = (target != "no").then(|| session.id.clone());
+    if target == "yes" {
+        error.message.push_str(&format!(
+            ". The target exists in session {}: use it or end it, do not open it again",
+            session.id
+        ));
+        error.next = vec!["end_session".to_owned(), "session_status".to_owned()];
+    }
+    error
+}
+
+impl crate::client::Held {
+    /// Drops the oldest closed sessions past `history`; what still releases is never forgotten.
+    pub(crate) fn forget(&mut self, history: usize) {
+        let gone = |session: &Arc<Session>| !session.state().phase.live() && session.has_exited();
+        let mut excess = self.all.iter().filter(|session| gone(session)).count().saturating_sub(history);
+        self.all.retain(|session| {
+            let drop_it = excess > 0 && gone(session);
+            excess -= usize::from(drop_it);
+            !drop_it
+        });
+    }
+}
+
+/// The moment a call that begins now must have its answer.
+pub(crate) fn deadline(client: &Client) -> Instant {
+    let now = Instant::now();
+    now.checked_add(client.shared.config.call_timeout).unwrap_or(now)
+}

@@ -1,0 +1,217 @@
+//! The engine thread: runs one job at a time in queue order, each inside a panic guard. Only it
+//! touches the target.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use channel::Message;
+use serde_json::{Value, json};
+use target::{Ending, Halt, Progress, Target};
+use tools::tool::Run;
+use tools::{Category, Job, OpenReport, OpenRequest, ToolError};
+
+use crate::emit::Emitter;
+use crate::jobs::{Jobs, Queued, Taken, Work};
+use crate::{Factories, Opener, panics};
+
+/// Parsers recurse a bounded number of times; this is far more than they need.
+pub(crate) const STACK: usize = 64 << 20;
+/// A job with less time than this is not begun.
+const LEAST_BUDGET: Duration = Duration::from_millis(250);
+/// Kept back from the caller's patience so that the answer arrives in time.
+const MOST_HEADROOM: Duration = Duration::from_secs(15);
+/// A dump that is not loaded by then is not going to be.
+const LOAD: Duration = Duration::from_secs(60);
+
+pub(crate) fn start(factories: Factories, jobs: Arc<Jobs>, emitter: Arc<Emitter>) -> std::io::Result<()> {
+    let thread = std::thread::Builder::new().name("engine".to_owned()).stack_size(STACK);
+    thread.spawn(move || Engine::new(factories, emitter).serve(&jobs)).map(drop)
+}
+
+struct Engine {
+    factories: Factories,
+    emitter: Arc<Emitter>,
+    target: Option<Box<dyn Target>>,
+    commands: command::Session,
+}
+
+/// The progress and milestones of one job.
+struct Reporting<'a> {
+    id: u64,
+    emitter: &'a Emitter,
+    committed: Cell<bool>,
+}
+
+impl Progress for Reporting<'_> {
+    fn step(&self, text: &str) {
+        self.emitter.emit(&Message::Progress { id: self.id, text: text.to_owned() });
+    }
+}
+
+impl Opener for Reporting<'_> {
+    fn committed(&self) {
+        if !self.committed.replace(true) {
+            self.emitter.emit(&Message::Committed { id: self.id });
+        }
+    }
+}
+
+/// What a job may use, or the refusal to begin it.
+fn budget(queued: &Queued) -> Result<Option<Duration>, ToolError> {
+    let Some(patience) = queued.patience else { return Ok(None) };
+    let headroom = MOST_HEADROOM.min(patience / 4);
+    let left = patience.saturating_sub(queued.arrived.elapsed()).saturating_sub(headroom);
+    if left < LEAST_BUDGET {
+        return Err(ToolError::new(
+            Category::NotRun,
+            format!(
+                "not begun: {} ms of the call's time were left after waiting for the calls before it. \
+                 Nothing was done; call again when the session is idle",
+                left.as_millis()
+            ),
+        ));
+    }
+    Ok(Some(left))
+}
+
+fn no_target() -> ToolError {
+    ToolError::new(Category::StaleSession, "this session holds no target any more; end it and open again")
+        .then(&["end_session"])
+}
+
+impl Engine {
+    fn new(factories: Factories, emitter: Arc<Emitter>) -> Self {
+        Self { factories, emitter, target: None, commands: command::Session::default() }
+    }
+
+    fn serve(mut self, jobs: &Jobs) {
+        self.emitter.emit(&Message::Ready {
+            build: reported_build(),
+            engine: self.factories.engine.to_owned(),
+            arch: std::env::consts::ARCH.to_owned(),
+        });
+        loop {
+            let Taken { queued, flag, barred } = jobs.take();
+            let id = queued.id;
+            if queued.work == Work::End {
+                let result = self.release();
+                jobs.finish();
+                self.emitter.done(id, Ok(result), false);
+                jobs.released();
+                return;
+            }
+            let result = if jobs.tearing_down() {
+                Err(no_target())
+            } else if barred {
+                Err(ToolError::new(Category::Interrupted, "interrupted before it began; nothing was done"))
+            } else {
+                let begun = budget(&queued);
+                begun.and_then(|budget| self.guarded(queued, &Halt::with_flag(flag, budget)))
+            };
+            let raised = jobs.finish();
+            self.emitter.done(id, result.map_err(|error| cut(error, raised)), raised);
+        }
+    }
+
+    fn guarded(&mut self, queued: Queued, halt: &Halt) -> Result<Value, ToolError> {
+        let name = match &queued.work {
+            Work::Run { operation, .. } => operation.clone(),
+            _ => "opening the target".to_owned(),
+        };
+        panics::guard(|| self.run(queued, halt)).unwrap_or_else(|panic| {
+            Err(ToolError::new(
+                Category::Internal,
+                format!("{name} panicked: {panic}. The session goes on; please report this"),
+            ))
+        })
+    }
+
+    fn run(&mut self, queued: Queued, halt: &Halt) -> Result<Value, ToolError> {
+        let emitter = Arc::clone(&self.emitter);
+        let reporting = Reporting { id: queued.id, emitter: &emitter, committed: Cell::new(false) };
+        match queued.work {
+            Work::Open(request) => self.open(request, &reporting, halt),
+            Work::Run { operation, args } => self.operate(&operation, args, &reporting, halt),
+            Work::End => Ok(Value::Null),
+        }
+    }
+
+    fn open(&mut self, request: Value, reporting: &Reporting<'_>, halt: &Halt) -> Result<Value, ToolError> {
+        let request: OpenRequest = serde_json::from_value(request).map_err(|error| {
+            ToolError::new(Category::Internal, format!("the worker does not know this request: {error}"))
+        })?;
+        let (target, report) = (self.factories.open)(&request, reporting, &halt.at_most(LOAD))?;
+        reporting.committed();
+        reporting.emitter.emit(&Message::Opened { id: reporting.id });
+        self.target = Some(target);
+        self.commands = command::Session::default();
+        serde_json::to_value::<OpenReport>(report).map_err(|error| {
+            ToolError::new(Category::Internal, format!("the report of the target did not serialise: {error}"))
+        })
+    }
+
+    fn operate(
+        &mut self,
+        operation: &str,
+        args: Value,
+        progress: &dyn Progress,
+        halt: &Halt,
+    ) -> Result<Value, ToolError> {
+        let run = self.operation(operation)?;
+        let target = self.target.as_deref().ok_or_else(no_target)?;
+        let mut job = Job { target, halt, progress, commands: &mut self.commands };
+        run(&mut job, args)
+    }
+
+    fn operation(&self, name: &str) -> Result<crate::Operation, ToolError> {
+        let own = self.factories.operations.iter().find(|(known, _)| *known == name);
+        if let Some((_, operation)) = own {
+            return Ok(*operation);
+        }
+        if let Some(operation) = tools::operations::find(name) {
+            return Ok(operation);
+        }
+        match tools::find(name).map(|entry| entry.run) {
+            Some(Run::Worker(run)) => Ok(run),
+            _ => Err(ToolError::new(Category::Internal, format!("no worker operation is called {name:?}"))),
+        }
+    }
+
+    /// Lets go of the target. What goes wrong is said and never stops the teardown.
+    fn release(&mut self) -> Value {
+        let Some(target) = self.target.take() else { return json!({ "ending": "closed" }) };
+        let ending = match panics::guard(|| target.release()) {
+            Ok(Ok(ending)) => ending,
+            Ok(Err(error)) => return json!({ "ending": "closed", "failed": error.to_string() }),
+            Err(panic) => return json!({ "ending": "closed", "failed": panic }),
+        };
+        match ending {
+            Ending::Closed => json!({ "ending": "closed" }),
+            Ending::Detached => json!({ "ending": "detached", "target_left_running": true }),
+            Ending::Terminated => json!({ "ending": "terminated", "target_left_running": false }),
+            Ending::ResumedAndDetached => {
+                json!({ "ending": "resumed_and_detached", "target_left_running": true })
+            }
+        }
+    }
+}
+
+/// A failure of a job a break was raised for is that break's, unless the job broke by itself.
+fn cut(error: ToolError, raised: bool) -> ToolError {
+    if !raised || matches!(error.category, Category::Internal | Category::Interrupted) {
+        return error;
+    }
+    let message = format!("interrupted on request: {}", error.message);
+    ToolError { category: Category::Interrupted, message, ..error }
+}
+
+/// The build this worker says it is; a variable stands in for another build in tests.
+fn reported_build() -> String {
+    if cfg!(debug_assertions)
+        && let Ok(build) = std::env::var("WINDBG_MCP_TEST_BUILD")
+    {
+        return build;
+    }
+    channel::build()
+}

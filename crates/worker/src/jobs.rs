@@ -1,0 +1,234 @@
+//! The queue and the interrupt state, under one lock (spec 10 section 1.7): a break reaches the job
+//! that was running when it arrived, or nothing.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use channel::Interrupt;
+use serde_json::Value;
+
+/// What the engine thread is asked for.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Work {
+    Open(Value),
+    Run { operation: String, args: Value },
+    End,
+}
+
+/// A queued request.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    pub(crate) id: u64,
+    pub(crate) work: Work,
+    pub(crate) patience: Option<Duration>,
+    pub(crate) arrived: Instant,
+}
+
+/// A job the engine thread took.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) queued: Queued,
+    /// This job's own break flag; nothing else ever shares it.
+    pub(crate) flag: Arc<AtomicBool>,
+    /// An interrupt named it before it began.
+    pub(crate) barred: bool,
+}
+
+#[derive(Debug)]
+struct Running {
+    id: u64,
+    name: String,
+    flag: Arc<AtomicBool>,
+    raised: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: VecDeque<Queued>,
+    running: Option<Running>,
+    /// Never pruned by order: ids are given before the queue's order is known, and a bar for a
+    /// finished job may come after one for a queued job. Ids are not reused, so a stale one is inert.
+    barred: HashSet<u64>,
+    tearing_down: bool,
+    released: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// Bars kept; the supervisor bars at most what it queued, and far less is ever queued.
+const BARS: usize = 65_536;
+
+impl Jobs {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn push(&self, queued: Queued) {
+        self.state().queue.push_back(queued);
+        self.changed.notify_all();
+    }
+
+    /// Waits for the next job and claims it.
+    pub(crate) fn take(&self) -> Taken {
+        let mut state = self.state();
+        loop {
+            if let Some(queued) = state.queue.pop_front() {
+                let flag = Arc::<AtomicBool>::default();
+                let barred = state.barred.remove(&queued.id);
+                let name = match &queued.work {
+                    Work::Open(_) => "open".to_owned(),
+                    Work::Run { operation, .. } => operation.clone(),
+                    Work::End => "end".to_owned(),
+                };
+                state.running =
+                    Some(Running { id: queued.id, name, flag: Arc::clone(&flag), raised: false });
+                return Taken { queued, flag, barred };
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The running job is over: whether a break was raised for it.
+    pub(crate) fn finish(&self) -> bool {
+        self.state().running.take().is_some_and(|running| running.raised)
+    }
+
+    /// Breaks the running job, or bars the one named; with the running job's name.
+    pub(crate) fn interrupt(&self, job: Option<u64>) -> (Interrupt, Option<(u64, String)>) {
+        let mut state = self.state();
+        if let Some(id) = job
+            && state.running.as_ref().is_none_or(|running| running.id != id)
+        {
+            if state.barred.len() < BARS {
+                state.barred.insert(id);
+            }
+            return (Interrupt::Barred, None);
+        }
+        let Some(running) = state.running.as_mut() else { return (Interrupt::NothingRunning, None) };
+        let about = Some((running.id, running.name.clone()));
+        if running.raised {
+            return (Interrupt::AlreadyPending, about);
+        }
+        running.flag.store(true, Ordering::Relaxed);
+        running.raised = true;
+        (Interrupt::Raised, about)
+    }
+
+    /// Takes a job out of the queue; `false` when it has begun or is over.
+    pub(crate) fn cancel(&self, id: u64) -> bool {
+        let mut state = self.state();
+        let before = state.queue.len();
+        state.queue.retain(|queued| queued.id != id || queued.work == Work::End);
+        state.queue.len() < before
+    }
+
+    /// The supervisor is gone: nobody waits for answers, so break what runs, drop what waits and
+    /// release; then wait until that happened, at most `grace`.
+    pub(crate) fn abandon(&self, grace: Duration) {
+        let mut state = self.state();
+        state.tearing_down = true;
+        state.queue.clear();
+        state.queue.push_back(Queued { id: u64::MAX, work: Work::End, patience: None, arrived: Instant::now() });
+        if let Some(running) = state.running.as_mut()
+            && running.name != "end"
+        {
+            running.flag.store(true, Ordering::Relaxed);
+            running.raised = true;
+        }
+        self.changed.notify_all();
+        drop(self.changed.wait_timeout_while(state, grace, |state| !state.released));
+    }
+
+    /// The target was let go.
+    pub(crate) fn released(&self) {
+        self.state().released = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether new jobs must not begin.
+    pub(crate) fn tearing_down(&self) -> bool {
+        self.state().tearing_down
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queued(id: u64) -> Queued {
+        let work = Work::Run { operation: format!("job {id}"), args: Value::Null };
+        Queued { id, work, patience: None, arrived: Instant::now() }
+    }
+
+    #[test]
+    fn the_table_of_interrupts() {
+        let jobs = Jobs::default();
+        assert_eq!(jobs.interrupt(None).0, Interrupt::NothingRunning);
+        jobs.push(queued(1));
+        let taken = jobs.take();
+        assert_eq!(jobs.interrupt(Some(2)).0, Interrupt::Barred);
+        assert!(!taken.flag.load(Ordering::Relaxed));
+        assert_eq!(jobs.interrupt(None), (Interrupt::Raised, Some((1, "job 1".into()))));
+        assert!(taken.flag.load(Ordering::Relaxed));
+        assert_eq!(jobs.interrupt(Some(1)).0, Interrupt::AlreadyPending);
+        assert!(jobs.finish());
+        assert_eq!(jobs.interrupt(None).0, Interrupt::NothingRunning);
+
+        jobs.push(queued(2));
+        let next = jobs.take();
+        assert!(next.barred);
+        assert!(!next.flag.load(Ordering::Relaxed), "a break never reaches the next job");
+        assert!(!jobs.finish());
+    }
+
+    #[test]
+    fn bars_are_a_set_whatever_their_order() {
+        let jobs = Jobs::default();
+        jobs.interrupt(Some(7));
+        jobs.interrupt(Some(3));
+        for id in [3, 5, 7] {
+            jobs.push(queued(id));
+            assert_eq!(jobs.take().barred, id != 5);
+            jobs.finish();
+        }
+    }
+
+    #[test]
+    fn cancel_takes_only_what_has_not_begun() {
+        let jobs = Jobs::default();
+        jobs.push(queued(1));
+        jobs.push(queued(2));
+        let taken = jobs.take();
+        assert_eq!(taken.queued.id, 1);
+        assert!(!jobs.cancel(1));
+        assert!(jobs.cancel(2));
+        assert!(!jobs.cancel(2));
+    }
+
+    #[test]
+    fn abandoning_breaks_and_waits_for_the_release() {
+        let jobs = Arc::new(Jobs::default());
+        jobs.push(queued(1));
+        jobs.push(queued(2));
+        let taken = jobs.take();
+        let engine = Arc::clone(&jobs);
+        let thread = std::thread::spawn(move || {
+            while !taken.flag.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            engine.finish();
+            let next = engine.take();
+            engine.released();
+            next.queued.work
+        });
+        jobs.abandon(Duration::from_secs(5));
+        assert_eq!(thread.join().unwrap(), Work::End);
+        assert!(jobs.tearing_down());
+    }
+}
