@@ -1,5 +1,8 @@
 //! The names of every tool the product has, served by this build or not (spec 20 section 5.1).
 
+use crate::error::{Category, ToolError};
+use crate::surface::Surface;
+
 /// Group and members, in `tools/list` order.
 pub const CATALOGUE: [(&str, &[&str]); 9] = [
     (
@@ -119,6 +122,21 @@ pub const CATALOGUE: [(&str, &[&str]); 9] = [
 #[must_use]
 pub fn contains(name: &str) -> bool {
     CATALOGUE.iter().any(|(_, tools)| tools.contains(&name))
+}
+
+/// The answer to a call of a tool the product has and `surface` does not serve; `None` when it is
+/// served, or no tool at all.
+#[must_use]
+pub fn not_served(name: &str, surface: &Surface) -> Option<ToolError> {
+    if surface.serves(name) || !contains(name) {
+        return None;
+    }
+    let served = surface.entries().count();
+    let message = format!(
+        "{name} is a tool of windbg-mcp, but this build does not have it yet; it serves {served} of 78 tools, \
+         listed by tools/list and by: windbg-mcp tools"
+    );
+    Some(ToolError::new(Category::NotServed, message).because("not_in_this_build"))
 }
 
 #[cfg(test)]

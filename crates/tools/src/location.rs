@@ -11,7 +11,7 @@ use crate::error::{Category, ToolError};
 // Field names only: what a coordinate is for is said once, in the docs and in refusals.
 /// A place in an image, as `current_location` gives it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Coordinate {
+pub(crate) struct Coordinate {
     pub module: String,
     pub image_name: String,
     pub identity: ImageIdentity,
@@ -19,7 +19,7 @@ pub struct Coordinate {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ImageIdentity {
+pub(crate) struct ImageIdentity {
     pub timestamp: u32,
     pub size: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -27,7 +27,7 @@ pub struct ImageIdentity {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct PdbPart {
+pub(crate) struct PdbPart {
     pub guid: Guid,
     pub age: u32,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

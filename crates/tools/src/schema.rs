@@ -62,6 +62,24 @@ fn without_null(map: &mut Map<String, Value>) {
     map.remove("$schema");
 }
 
+/// A vocabulary whose words have documentation comes as one schema a word; it is one `enum`.
+fn one_enum(map: &mut Map<String, Value>) {
+    let Some(Value::Array(variants)) = map.get("oneOf") else { return };
+    let mut words = Vec::new();
+    for variant in variants {
+        match (variant.get("const"), variant.get("enum")) {
+            (Some(word @ Value::String(_)), None) => words.push(word.clone()),
+            (None, Some(Value::Array(list))) if list.iter().all(Value::is_string) => {
+                words.extend(list.iter().cloned());
+            }
+            _ => return,
+        }
+    }
+    map.remove("oneOf");
+    map.insert("type".into(), json!("string"));
+    map.insert("enum".into(), Value::Array(words));
+}
+
 fn generator(inline: bool) -> SchemaGenerator {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = inline;
@@ -75,8 +93,8 @@ pub fn input<P: JsonSchema>() -> Value {
     let mut schema = Value::from(generator(true).into_root_schema_for::<P>());
     each_schema(&mut schema, &|map| {
         without_null(map);
+        one_enum(map);
         map.remove("default");
-        // An integer's implied floor says nothing that `type` and `maximum` do not.
         if map.get("type") == Some(&json!("object")) {
             map.insert("additionalProperties".into(), json!(false));
             map.entry("properties").or_insert_with(|| json!({}));
@@ -94,6 +112,7 @@ pub fn output<O: JsonSchema>() -> Value {
     let mut root = Value::from(generator(false).into_root_schema_for::<O>());
     each_schema(&mut root, &|map| {
         without_null(map);
+        one_enum(map);
         for prose in ["description", "examples", "default"] {
             map.remove(prose);
         }

@@ -10,7 +10,7 @@ use crate::error::{Category, ToolError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-pub enum ViewChoice {
+pub(crate) enum ViewChoice {
     Native,
     Wow64,
 }

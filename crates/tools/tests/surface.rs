@@ -1,0 +1,224 @@
+//! What a client sees of the tools: names, hints, schemas, and how many bytes of it reach a model.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+use tools::{Category, Hints, Surface, ToolEntry, admit};
+
+fn model_visible(entry: &ToolEntry, surface: &Surface) -> usize {
+    json!({
+        "name": entry.name,
+        "description": entry.description(surface),
+        "inputSchema": entry.input_schema(),
+    })
+    .to_string()
+    .len()
+}
+
+/// Every schema inside `schema`, itself included.
+fn schemas<'a>(schema: &'a Value, found: &mut Vec<&'a Map<String, Value>>) {
+    match schema {
+        Value::Object(map) => {
+            found.push(map);
+            map.values().for_each(|inner| schemas(inner, found));
+        }
+        Value::Array(list) => list.iter().for_each(|inner| schemas(inner, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_tool_costs_a_model_at_most_920_bytes_on_average() {
+    let surface = Surface::all();
+    let sizes: Vec<(usize, &str)> =
+        tools::all().iter().map(|entry| (model_visible(entry, &surface), entry.name)).collect();
+    let total: usize = sizes.iter().map(|(size, _)| size).sum();
+    println!("{total} bytes, {} a tool: {sizes:?}", total / sizes.len());
+    assert!(total / sizes.len() <= 920, "{} bytes a tool: {sizes:?}", total / sizes.len());
+    assert!(sizes.iter().all(|(size, _)| *size <= 3600), "{sizes:?}");
+    assert!(tools::all().iter().all(|entry| entry.description(&surface).len() <= 900));
+}
+
+#[test]
+fn titles_are_unique_and_short_and_names_plain() {
+    let titles: BTreeSet<&str> = tools::all().iter().map(|entry| entry.title).collect();
+    assert_eq!(titles.len(), tools::all().len());
+    assert!(titles.iter().all(|title| title.len() <= 40));
+    for entry in tools::all() {
+        assert!(entry.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b.is_ascii_digit()));
+    }
+}
+
+#[test]
+fn hints_are_those_of_the_table() {
+    let rows: [(Hints, &[&str]); 5] = [
+        (Hints::PURE, &["session_status", "server_log", "decode_error_reporting"]),
+        (
+            Hints::READ,
+            &[
+                "current_location",
+                "registers",
+                "read_memory",
+                "backtrace",
+                "modules",
+                "threads",
+                "disassemble",
+                "crash_triage",
+                "exception_triage",
+            ],
+        ),
+        (Hints::STATE, &["interrupt", "set_symbol_path"]),
+        (Hints::END, &["end_session"]),
+        (Hints::OPEN, &["open_dump", "execute"]),
+    ];
+    for (hints, names) in rows {
+        for name in names {
+            assert_eq!(tools::find(name).unwrap().hints, hints, "{name}");
+        }
+    }
+    assert_eq!(rows.iter().map(|(_, names)| names.len()).sum::<usize>(), tools::all().len());
+}
+
+#[test]
+fn input_schemas_are_closed_inline_and_in_one_dialect() {
+    for entry in tools::all() {
+        let schema = entry.input_schema();
+        let mut found = Vec::new();
+        schemas(&schema, &mut found);
+        for map in found {
+            if map.get("type") == Some(&json!("object")) {
+                assert_eq!(map.get("additionalProperties"), Some(&json!(false)), "{}", entry.name);
+            }
+            for keyword in ["$ref", "$defs", "oneOf", "anyOf", "allOf", "format", "$schema"] {
+                assert!(!map.contains_key(keyword), "{keyword} in {}", entry.name);
+            }
+            assert!(!matches!(map.get("type"), Some(Value::Array(_))), "{}", entry.name);
+            if let Some(Value::String(text)) = map.get("description") {
+                assert!(text.len() <= 120, "{} in {}", text, entry.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn session_id_is_worded_once() {
+    let wordings: BTreeSet<String> = tools::all()
+        .iter()
+        .filter(|entry| entry.name != "session_status" && entry.name != "server_log")
+        .filter_map(|entry| Some(entry.input_schema()["properties"].get("session_id")?.to_string()))
+        .collect();
+    assert_eq!(wordings.len(), 1, "{wordings:?}");
+}
+
+#[test]
+fn output_schemas_hold_constraints_only_and_their_references_resolve() {
+    for entry in tools::all() {
+        let Some(schema) = entry.output_schema() else {
+            assert!(entry.raw);
+            continue;
+        };
+        assert_eq!(schema["type"], "object");
+        let mut found = Vec::new();
+        schemas(&schema, &mut found);
+        for map in found {
+            for prose in ["description", "title", "examples"] {
+                // A field may be called so; then its value is a schema, not text.
+                assert!(!matches!(map.get(prose), Some(Value::String(_))), "{prose} in {}", entry.name);
+            }
+            if let Some(Value::String(reference)) = map.get("$ref") {
+                let name = reference.strip_prefix("#/$defs/").unwrap();
+                assert!(schema["$defs"].get(name).is_some(), "{reference} in {}", entry.name);
+            }
+        }
+        jsonschema::validator_for(&schema).unwrap();
+    }
+}
+
+fn arguments(value: Value) -> Option<Map<String, Value>> {
+    value.as_object().cloned()
+}
+
+/// The least a tool must be given.
+fn least(name: &str) -> Value {
+    match name {
+        "open_dump" => json!({ "path": "x.dmp" }),
+        "read_memory" => json!({ "address": "@rip" }),
+        "set_symbol_path" => json!({ "symbol_path": "/symbols" }),
+        "execute" => json!({ "command": "k" }),
+        "decode_error_reporting" => json!({ "code": "E_FAIL" }),
+        _ => json!({}),
+    }
+}
+
+#[test]
+fn every_tool_takes_its_least_call_and_refuses_an_unknown_key() {
+    for entry in tools::all() {
+        let mut call = least(entry.name);
+        assert!(admit(entry, arguments(call.clone())).is_ok(), "{}", entry.name);
+        call["zz_unknown"] = json!(1);
+        let error = admit(entry, arguments(call)).err().unwrap();
+        assert_eq!(error.category, Category::InvalidArgument);
+        assert!(error.message.contains("zz_unknown"), "{}", error.message);
+    }
+}
+
+#[test]
+fn what_admission_refuses_and_what_it_forgives() {
+    let refused = [
+        ("read_memory", json!({ "address": "0x1", "size": 0 })),
+        ("read_memory", json!({ "address": "0x1", "size": 1_048_577 })),
+        ("read_memory", json!({ "address": "0x1", "size": "64" })),
+        ("read_memory", json!({ "address": " " })),
+        ("read_memory", json!({ "address": "0x1;g" })),
+        ("read_memory", json!({ "address": "@@c++(1)" })),
+        ("read_memory", json!({})),
+        ("disassemble", json!({ "target": "nt!Foo" })),
+        ("disassemble", json!({ "address": "${x}" })),
+        ("modules", json!({ "filter": "  " })),
+        ("set_symbol_path", json!({ "path": "a\"b" })),
+        ("set_symbol_path", json!({ "path": "a", "reload": "x;q" })),
+        ("set_symbol_path", json!({})),
+        ("open_dump", json!({ "path": "a\0b" })),
+        ("open_dump", json!({ "path": "a", "engine": "gdb" })),
+        ("open_dump", json!({ "path": "a", "image_base": "401000" })),
+        ("open_dump", json!({ "path": "a", "session_id": "x" })),
+        ("crash_triage", json!({ "analyze": false, "analyzer": "native" })),
+        ("decode_error_reporting", json!({ "code": "0x1234567890" })),
+        ("server_log", json!({ "level": "loud" })),
+    ];
+    for (name, call) in refused {
+        let answer = admit(tools::find(name).unwrap(), arguments(call.clone()));
+        assert_eq!(answer.err().map(|e| e.category), Some(Category::InvalidArgument), "{name} {call}");
+    }
+    let forgiven = [
+        ("read_memory", json!({ "address": "0x1", "size": 64.0, "session_id": null })),
+        ("decode_error_reporting", json!({ "code": -2_147_024_891 })),
+        ("set_symbol_path", json!({ "path": "srv*/cache*https://h/s" })),
+        ("open_dump", json!({ "path": "a", "image_base": "0x401000" })),
+    ];
+    for (name, call) in forgiven {
+        assert!(admit(tools::find(name).unwrap(), arguments(call.clone())).is_ok(), "{name} {call}");
+    }
+}
+
+#[test]
+fn a_slip_in_a_key_is_met_with_the_right_one() {
+    let error = admit(tools::find("disassemble").unwrap(), arguments(json!({ "adress": "0x1" }))).err().unwrap();
+    assert!(error.message.contains("did you mean \"address\""), "{}", error.message);
+    assert!(error.message.contains("it takes address, count, session_id"), "{}", error.message);
+}
+
+#[test]
+fn a_coordinate_needs_its_session() {
+    let at = json!({
+        "module": "nt", "image_name": "ntkrnlmp.exe", "rva": "0x10",
+        "identity": { "timestamp": 1, "size": 4096 }
+    });
+    let entry = tools::find("read_memory").unwrap();
+    assert!(admit(entry, arguments(json!({ "coordinate": at }))).is_err());
+    assert!(admit(entry, arguments(json!({ "coordinate": at, "session_id": "s" }))).is_ok());
+    assert!(admit(entry, arguments(json!({ "coordinate": at, "address": "0x1", "session_id": "s" }))).is_err());
+    let mut odd = at.clone();
+    odd["identity"]["zz"] = json!(1);
+    assert!(admit(entry, arguments(json!({ "coordinate": odd, "session_id": "s" }))).is_err());
+}
