@@ -184,12 +184,14 @@ impl KernelState {
                 self.threads.len()
             )));
         }
-        if processor == self.crash_processor
-            && let Some(context) = self.header_context()
-        {
-            return Ok(Some(context));
+        // The header's context may be the exception's (bug check 0x7E), which is long past when the
+        // processor stops; what the processor saved is where it stood. The event keeps the header's.
+        let own =
+            self.prcb_context(processor).filter(|c| is_kernel_address(c.ip()) && is_kernel_address(c.sp()));
+        if own.is_none() && processor == self.crash_processor {
+            return Ok(self.header_context());
         }
-        Ok(self.prcb_context(processor))
+        Ok(own.or_else(|| self.prcb_context(processor)))
     }
 
     /// The exception record of the header; of a bug check usually a break instruction.
@@ -244,6 +246,10 @@ impl KernelState {
     pub(crate) fn machine(&self) -> Machine {
         self.core.machine
     }
+}
+
+fn is_kernel_address(address: u64) -> bool {
+    address >> 47 == 0x1_ffff
 }
 
 /// The kernel dump behind `core`.

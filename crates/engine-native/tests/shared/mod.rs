@@ -82,7 +82,8 @@ impl Prepared {
     }
 
     pub fn open(&self) -> Box<dyn Target> {
-        engine_native::open(&self.path, &self.options).unwrap_or_else(|e| panic!("{}: {e}", self.path.display()))
+        engine_native::open(&self.path, &self.options)
+            .unwrap_or_else(|e| panic!("{}: {e}", self.path.display()))
     }
 }
 
