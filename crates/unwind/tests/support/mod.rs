@@ -1,5 +1,5 @@
 //! What the tests share: the data folder, and a target made of one image file and a sparse stack.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub)]
 
 use std::cell::RefCell;
 use std::collections::HashMap;
