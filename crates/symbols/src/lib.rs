@@ -11,7 +11,9 @@ pub mod exports;
 pub mod glob;
 pub mod image;
 pub mod isf;
+mod packed;
 pub mod pdb;
+mod table;
 
 use std::path::Path;
 
@@ -19,7 +21,7 @@ use target::{PdbIdentity, SourceLine, SymbolKind, SymbolState, TypeLayout, TypeR
 
 pub use builds::{Build, BuildTable};
 pub use error::{Result, SymbolError};
-pub use exports::ExportSymbols;
+pub use exports::{ExportSymbols, NearestExport};
 pub use image::ImageSymbols;
 pub use isf::IsfFile;
 pub use pdb::PdbFile;

@@ -35,6 +35,7 @@ use info::{Info, Names};
 use module::Module;
 pub(crate) use primitive::primitive_named;
 use streams::Streams;
+pub(crate) use typed::described;
 use types::TypeStream;
 
 use crate::error::guarded;
