@@ -1,1 +1,44 @@
-//! The command line for people: triage, call, tools, doctor.
+//! The command line for people: `triage`, `call`, `tools`, `doctor`. Everything goes through the
+//! supervisor and the tools an MCP client uses; nothing here opens a dump itself.
+
+mod arguments;
+mod call;
+mod doctor;
+mod dumps;
+mod list;
+mod progress;
+mod report;
+mod style;
+mod summary;
+mod triage;
+
+use std::sync::Arc;
+
+use supervisor::Supervisor;
+
+pub use arguments::Arguments;
+use arguments::Command;
+
+/// Everything worked.
+const OK: i32 = 0;
+/// Something failed; what, is on standard error.
+const FAILED: i32 = 1;
+/// The command line was wrong.
+const USAGE: i32 = 2;
+
+/// Engines a build knows by name, and whether it has them.
+pub type Engines = &'static [(&'static str, bool)];
+
+/// Runs a subcommand and answers the exit code: 0 all well, 1 something failed, 2 wrong usage.
+pub async fn run(arguments: Arguments, supervisor: &Arc<Supervisor>, engines: Engines) -> i32 {
+    let build = arguments.build;
+    let code = match arguments.command {
+        Some(Command::Triage(asked)) => triage::run(&asked, supervisor).await,
+        Some(Command::Call(asked)) => call::run(&asked, supervisor).await,
+        Some(Command::Tools(asked)) => list::run(&asked),
+        Some(Command::Doctor) => doctor::run(supervisor, engines, build).await,
+        None => USAGE,
+    };
+    supervisor.shutdown().await;
+    code
+}

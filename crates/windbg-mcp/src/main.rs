@@ -1,1 +1,50 @@
-fn main() {}
+//! The binary: decides its role, wires engines and logging, and hands over.
+
+mod engines;
+mod logging;
+mod serve;
+
+use std::process::ExitCode;
+
+/// A worker's memory bound holds only if the allocator counts.
+#[global_allocator]
+static ALLOCATOR: worker::BoundedAllocator = worker::BoundedAllocator;
+
+fn main() -> ExitCode {
+    // Before anything else: a worker owns its standard streams and parses no command line.
+    if std::env::args_os().nth(1).is_some_and(|word| word == "--engine-worker") {
+        return exit(worker::main(engines::factories()));
+    }
+    let arguments = cli::Arguments::from_command_line(env!("WINDBG_MCP_BUILD"));
+    let serving = arguments.serves();
+    let log = match logging::start(serving) {
+        Ok(log) => log,
+        Err(error) => return usage(&error.to_string()),
+    };
+    let config = match supervisor::Config::from_env() {
+        Ok(config) => config,
+        Err(error) => return usage(&error.to_string()),
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return usage(&format!("cannot start the async runtime: {error}")),
+    };
+    let supervisor = supervisor::Supervisor::with_log(config, log);
+    let code = if serving {
+        runtime.block_on(serve::stdio(&supervisor, env!("WINDBG_MCP_BUILD")))
+    } else {
+        runtime.block_on(cli::run(arguments, &supervisor, engines::AVAILABLE))
+    };
+    // A read of standard input cannot be cancelled; it must not keep the process.
+    runtime.shutdown_background();
+    exit(code)
+}
+
+fn exit(code: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+fn usage(message: &str) -> ExitCode {
+    eprintln!("windbg-mcp: {message}");
+    ExitCode::from(2)
+}

@@ -1,0 +1,130 @@
+//! The command line's shape.
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+/// What was asked for.
+#[derive(Debug)]
+pub struct Arguments {
+    pub(crate) command: Option<Command>,
+    pub(crate) build: &'static str,
+}
+
+impl Arguments {
+    /// Parses the process's own command line. Help, version and mistakes end the process here, with
+    /// the exit codes 0 and 2.
+    #[must_use]
+    pub fn from_command_line(build: &'static str) -> Self {
+        let matches = Line::command().version(build).get_matches();
+        match Line::from_arg_matches(&matches) {
+            Ok(line) => Self { command: line.command, build },
+            Err(error) => error.exit(),
+        }
+    }
+
+    /// Without a subcommand the process serves MCP over standard input and output.
+    #[must_use]
+    pub fn serves(&self) -> bool {
+        self.command.is_none()
+    }
+}
+
+/// A Windows debugger for crash dumps, on any machine.
+///
+/// Without a subcommand it serves MCP (the Model Context Protocol) over standard input and output.
+#[derive(Debug, Parser)]
+#[command(name = "windbg-mcp", disable_help_subcommand = true, after_help = AFTER)]
+struct Line {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+const AFTER: &str = "Variables: _NT_SYMBOL_PATH and _NT_EXECUTABLE_IMAGE_PATH (default paths), \
+                     WINDBG_MCP_CALL_TIMEOUT_SECS, RUST_LOG, NO_COLOR.\n\
+                     Exit codes: 0 all well, 1 something failed, 2 wrong usage.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Say what crashed, why, where and who, of dumps and folders of dumps
+    #[command(after_help = "Exit codes: 0 every dump was triaged, 1 some failed, 2 wrong usage.")]
+    Triage(Triage),
+    /// Call one tool, as an MCP client would
+    Call(Call),
+    /// List the tools that are served
+    Tools(Tools),
+    /// Say what works on this machine, what is missing and how to get it
+    Doctor,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Paths {
+    /// Where symbols are: folders, srv*CACHE*URL, ';' between [default: _NT_SYMBOL_PATH]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) symbols: Option<String>,
+    /// Where the images (.exe, .dll, .sys) are; same form [default: _NT_EXECUTABLE_IMAGE_PATH]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) images: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Triage {
+    /// Dumps, or folders that are searched for dumps
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) search: Paths,
+    /// Print one JSON object a dump instead of a report
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print the whole report of every dump, not only of a single one
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) full: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Call {
+    /// The tool's name; see: windbg-mcp tools
+    #[arg(value_name = "TOOL")]
+    pub(crate) tool: String,
+    /// The tool's arguments as a JSON object
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    pub(crate) json: String,
+    /// A dump to open first
+    #[arg(long, value_name = "PATH")]
+    pub(crate) dump: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) search: Paths,
+    /// Print the structured answer instead of the text
+    #[arg(long)]
+    pub(crate) structured: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Tools {
+    /// Print the definitions as JSON: names, descriptions, schemas, annotations
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Line::command().debug_assert();
+    }
+
+    #[test]
+    fn help() {
+        let mut texts = Vec::new();
+        let mut command = Line::command().version("0").term_width(100);
+        texts.push(command.render_long_help().to_string());
+        for name in ["triage", "call", "tools", "doctor"] {
+            let sub = command.find_subcommand_mut(name).unwrap();
+            texts.push(format!("== {name}\n{}", sub.render_long_help()));
+        }
+        insta::assert_snapshot!(texts.join("\n"));
+    }
+}
