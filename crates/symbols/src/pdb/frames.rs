@@ -67,8 +67,8 @@ impl FrameTable {
         found.cloned().map(FrameProgram::Fpo)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.data.len() + self.fpo.len()
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.data.len(), self.fpo.len())
     }
 }
 

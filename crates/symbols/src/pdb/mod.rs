@@ -119,9 +119,9 @@ impl PdbFile {
         Machine::from_image(self.debug.machine)
     }
 
-    /// How many x86 frame programs there are.
-    pub fn frame_program_count(&self) -> Result<usize> {
-        Ok(self.frames()?.len())
+    /// How many FrameData and FPO records there are.
+    pub fn frame_program_counts(&self) -> Result<(usize, usize)> {
+        guarded("frame data", || Ok(self.frames()?.counts()))
     }
 
     fn pointer_size(&self) -> u64 {
