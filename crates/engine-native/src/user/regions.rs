@@ -77,11 +77,19 @@ impl UserProcess {
                 return Some(format!("TEB of thread {:x}", thread.system_id));
             }
         }
-        let (low, high) = self.stack_bounds(address)?;
+        // From the TEBs, or where those are not in the dump, the allocation a thread's sp lies in.
+        let bounds = self.stack_bounds(address);
+        let allocation = self.info_at(address).map(|i| i.allocation_base);
         let owner = self.threads.iter().find(|t| {
             let context = self.thread_context(t.system_id, target::View::Native).flatten();
-            context.is_some_and(|c| (low..high).contains(&c.sp()))
+            let Some(sp) = context.map(|c| c.sp()) else { return false };
+            bounds.is_some_and(|(low, high)| (low..high).contains(&sp))
+                || (allocation.is_some() && self.info_at(sp).map(|i| i.allocation_base) == allocation)
         });
-        Some(owner.map_or_else(|| "Stack".to_owned(), |t| format!("Stack of thread {:x}", t.system_id)))
+        match (owner, bounds) {
+            (Some(thread), _) => Some(format!("Stack of thread {:x}", thread.system_id)),
+            (None, Some(_)) => Some("Stack".to_owned()),
+            (None, None) => None,
+        }
     }
 }

@@ -92,3 +92,9 @@ pub fn oracle(data: &Path, dump: &str) -> Option<transcript::Transcript> {
     let text = std::fs::read(data.join("oracle").join(format!("{}.txt", dump.replace('/', "_")))).ok()?;
     Some(transcript::Transcript::parse(&String::from_utf8_lossy(&text)))
 }
+
+/// Debian's Wine, with which `cxx_eh_x64` was made.
+pub fn wine_images() -> Option<String> {
+    let folder = "/usr/lib/x86_64-linux-gnu/wine/x86_64-windows";
+    Path::new(folder).is_dir().then(|| folder.to_owned())
+}
