@@ -4,13 +4,43 @@
 //! No debugger command is issued and no selection is moved. Every step is best-effort: a failed read
 //! loses one field, never the call.
 
+mod bucket;
+mod buried_throw;
+mod device;
+mod exception;
+mod fault;
+mod fault_context;
+mod frames;
+mod heap_record;
+mod hresult_carrier;
+mod kernel;
+mod kernel_bucket;
+mod kinds;
+mod layout;
+mod leads;
 mod owner;
+mod process;
+mod recursion;
+mod render;
 mod result;
+mod stowed;
+mod summary;
+mod teb;
+mod thrown;
+mod user_bucket;
+mod verdict;
+mod what;
+mod whea;
 
+pub use bucket::{BucketSpace, failure_hash};
+pub use exception::exception_triage;
+pub use kernel::crash_triage;
 pub use owner::Owners;
+pub use render::{render_crash, render_exception};
 pub use result::*;
 
-use target::{Halt, Result, Target};
+/// Frames a triage may be asked for at most.
+pub const MAX_FRAMES: usize = 128;
 
 /// How to triage a bug check.
 #[derive(Clone, Debug)]
@@ -42,32 +72,4 @@ impl Default for ExceptionParams {
     fn default() -> Self {
         Self { frames: 32, scan_stack: true, owners: Owners::default() }
     }
-}
-
-/// Triages a kernel bug check. Refuses user-mode targets, and kernel targets without a bug check.
-pub fn crash_triage(target: &dyn Target, params: &CrashParams, halt: &Halt) -> Result<CrashTriage> {
-    let _ = (target, params, halt);
-    Err(target::TargetError::unsupported("not_served", "crash_triage is being written"))
-}
-
-/// Triages a user-mode exception. Refuses kernel targets, and targets without an exception record.
-pub fn exception_triage(
-    target: &dyn Target,
-    params: &ExceptionParams,
-    halt: &Halt,
-) -> Result<ExceptionTriage> {
-    let _ = (target, params, halt);
-    Err(target::TargetError::unsupported("not_served", "exception_triage is being written"))
-}
-
-/// The report of a bug check for a person (spec 60 section 1.5's order).
-#[must_use]
-pub fn render_crash(triage: &CrashTriage) -> String {
-    triage.verdict.sentence.clone()
-}
-
-/// The report of an exception for a person.
-#[must_use]
-pub fn render_exception(triage: &ExceptionTriage) -> String {
-    triage.verdict.sentence.clone()
 }

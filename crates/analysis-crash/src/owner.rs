@@ -24,7 +24,7 @@ struct Pattern {
 }
 
 /// The owner where no file says otherwise.
-pub const DEFAULT_OWNER: &str = "MachineOwner";
+const DEFAULT_OWNER: &str = "MachineOwner";
 /// Lines taken from a file at most.
 const MAX_ENTRIES: usize = 65_536;
 

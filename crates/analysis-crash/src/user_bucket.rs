@@ -1,0 +1,157 @@
+//! The bucket of a user-mode exception and the frame to follow up (spec 60 section 2.5).
+
+use analysis_status::heap_failure_bucket;
+use target::{FrameInfo, Module};
+
+use crate::bucket::folded;
+use crate::frames::{function_of, stem};
+use crate::result::{BucketForm, ExceptionKind, ExceptionTriage, Operation};
+
+/// System code that throws, reports or ends for somebody else.
+const MACHINERY: [&str; 26] = [
+    "RaiseException",
+    "RtlRaiseException",
+    "RtlRaiseStatus",
+    "_CxxThrowException",
+    "CxxThrowException",
+    "RaiseFailFastException",
+    "KiUserExceptionDispatch",
+    "KiUserExceptionDispatcher",
+    "KiRaiseUserExceptionDispatcher",
+    "RtlReportFatalFailure",
+    "RtlReportCriticalFailure",
+    "RtlpReportHeapFailure",
+    "RtlpHeapHandleError",
+    "RtlpLogHeapFailure",
+    "RtlFailFast2",
+    "abort",
+    "terminate",
+    "_terminate",
+    "__std_terminate",
+    "_invalid_parameter_noinfo_noreturn",
+    "_invoke_watson",
+    "invoke_watson",
+    "__report_gsfailure",
+    "_report_gsfailure",
+    "__fastfail",
+    "DebugBreak",
+];
+/// Modules that throw for somebody else, when there are no symbols to say more.
+const RUNTIMES: [&str; 9] = [
+    "ntdll",
+    "kernelbase",
+    "kernel32",
+    "ucrtbase",
+    "ucrtbased",
+    "msvcrt",
+    "vcruntime140",
+    "vcruntime140d",
+    "coreclr",
+];
+
+fn is_machinery(frame: &FrameInfo, modules: &[Module], kind: ExceptionKind) -> bool {
+    if let Some(function) = function_of(frame) {
+        return MACHINERY.contains(&function);
+    }
+    // Where a DLL itself faulted it is the place; a throw or an exit merely passes through it.
+    let passes_through = matches!(
+        kind,
+        ExceptionKind::CppThrow
+            | ExceptionKind::ClrException
+            | ExceptionKind::FailFast
+            | ExceptionKind::RustPanic
+            | ExceptionKind::GccThrow
+            | ExceptionKind::Stowed
+    );
+    let image = modules.iter().find(|m| m.contains(frame.address.0)).map(|m| stem(&m.image_name));
+    passes_through && image.is_some_and(|i| RUNTIMES.contains(&i.as_str()))
+}
+
+/// Indices of the frames that may be followed up, best first.
+pub(crate) fn follow_up_order(frames: &[FrameInfo], modules: &[Module], kind: ExceptionKind) -> Vec<usize> {
+    let in_module = |f: &&(usize, &FrameInfo)| f.1.module.is_some();
+    let all: Vec<(usize, &FrameInfo)> = frames.iter().enumerate().collect();
+    let mut order: Vec<usize> =
+        all.iter().filter(in_module).filter(|f| !is_machinery(f.1, modules, kind)).map(|f| f.0).collect();
+    order.extend(all.iter().filter(in_module).filter(|f| is_machinery(f.1, modules, kind)).map(|f| f.0));
+    order
+}
+
+/// What the class depends on besides the triage's own fields.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ClassHints {
+    /// The address is in a committed page without execute rights.
+    pub(crate) no_execute: bool,
+    /// The address is within one page below the stack limit.
+    pub(crate) below_stack: bool,
+}
+
+/// The class in front of the exception code.
+pub(crate) fn class(triage: &ExceptionTriage, hints: ClassHints) -> String {
+    let text = match triage.kind {
+        ExceptionKind::AccessViolation | ExceptionKind::GuardPage if hints.below_stack => "STACK_OVERFLOW",
+        ExceptionKind::AccessViolation => return access_class(triage, hints),
+        ExceptionKind::StackOverflow => "STACK_OVERFLOW",
+        ExceptionKind::HeapCorruption => return heap_class(triage),
+        ExceptionKind::FailFast => return fail_fast_class(triage),
+        ExceptionKind::CppThrow | ExceptionKind::RustPanic => "CPP_EXCEPTION",
+        ExceptionKind::ClrException => "CLR_EXCEPTION",
+        ExceptionKind::Stowed => "STOWED_EXCEPTION",
+        ExceptionKind::Breakpoint => "BREAKPOINT",
+        ExceptionKind::IllegalInstruction => "ILLEGAL_INSTRUCTION",
+        ExceptionKind::InPageError => "IN_PAGE_ERROR",
+        ExceptionKind::Arithmetic if triage.exception.code.0 == 0xc000_0094 => "INTEGER_DIVIDE_BY_ZERO",
+        ExceptionKind::Other if triage.exception.code.0 == 0xc000_0096 => "PRIVILEGED_INSTRUCTION",
+        _ => "APPLICATION_FAULT",
+    };
+    text.to_owned()
+}
+
+fn access_class(triage: &ExceptionTriage, hints: ClassHints) -> String {
+    let Some(access) = &triage.access else { return "APPLICATION_FAULT".into() };
+    let how = match access.operation {
+        Operation::Read | Operation::Unknown => "READ",
+        Operation::Write => "WRITE",
+        Operation::Execute => "EXECUTE",
+    };
+    match access.address.0 {
+        0 => format!("NULL_POINTER_{how}"),
+        address if address < 0x10000 => format!("NULL_CLASS_PTR_{how}"),
+        _ if access.operation == Operation::Execute && hints.no_execute => "SOFTWARE_NX_FAULT".into(),
+        _ => format!("INVALID_POINTER_{how}"),
+    }
+}
+
+fn heap_class(triage: &ExceptionTriage) -> String {
+    let kind = triage.heap.as_ref().and_then(|h| heap_failure_bucket(h.failure_type.0));
+    kind.map_or_else(|| "HEAP_CORRUPTION".into(), |kind| format!("HEAP_CORRUPTION_ACTIONABLE_{kind}"))
+}
+
+fn fail_fast_class(triage: &ExceptionTriage) -> String {
+    let fail_fast = triage.fail_fast.as_ref();
+    match (fail_fast.and_then(|f| f.subcode), fail_fast.and_then(|f| f.subcode_name.as_deref())) {
+        (Some(2), _) => "FAIL_FAST_STACK_BUFFER_OVERRUN_STACK_COOKIE_CHECK_FAILURE".into(),
+        (_, Some(name)) => format!("FAIL_FAST_{name}"),
+        _ => "FAIL_FAST_EXCEPTION".into(),
+    }
+}
+
+/// `CLASS_code_image!Function`.
+pub(crate) fn bucket(
+    class: &str,
+    code: u32,
+    image: Option<&str>,
+    function: Option<&str>,
+) -> (String, BucketForm) {
+    let symbol = match (image, function) {
+        (Some(image), Some(function)) => format!("{image}!{}", folded(function)),
+        (Some(image), None) => format!("{image}!Unknown"),
+        (None, _) => crate::bucket::INCONCLUSIVE.to_owned(),
+    };
+    let form = if class == "APPLICATION_FAULT" || image.is_none() {
+        BucketForm::Approximate
+    } else {
+        BucketForm::Documented
+    };
+    (format!("{class}_{code:08x}_{symbol}"), form)
+}
