@@ -1,15 +1,36 @@
-//! The read-only WinDbg commands served on any Target.
+//! The read-only WinDbg commands, served on any [`target::Target`] (spec 00 decision 27).
+//!
+//! A [`Session`] keeps what one command leaves for the next: the context `.cxr` set, the frame, where
+//! `d` and `u` go on. Output is laid out as WinDbg lays it out, so that eyes and scripts trained on
+//! it find their way. Nothing here changes the target; what could is refused by name.
 
-use target::capability::CommandOutput;
-use target::{Halt, Result, Target, TargetError};
+mod address;
+mod arithmetic;
+mod calendar;
+mod catalog;
+mod code;
+mod dump;
+mod dump_text;
+mod events;
+mod format_value;
+mod instruction;
+mod kernel;
+mod line;
+mod locals;
+mod modules;
+mod names;
+mod notation;
+mod operand;
+mod registers;
+mod run;
+mod search;
+mod session;
+mod stack;
+mod system;
+mod threads;
+mod types;
 
-/// State of raw commands kept between calls of one session.
-#[derive(Debug, Default)]
-pub struct Session {}
-
-impl Session {
-    /// Runs one command line.
-    pub fn execute(&mut self, _target: &dyn Target, line: &str, _halt: &Halt) -> Result<CommandOutput> {
-        Err(TargetError::unsupported("not_served", format!("no command interpreter yet for {line}")))
-    }
-}
+pub use notation::{Notation, place_text};
+pub use registers::{flags_text, registers_text};
+pub use session::Session;
+pub use stack::{Columns, stack_text};

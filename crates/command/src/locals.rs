@@ -1,0 +1,106 @@
+//! `dv`: the locals of the current frame.
+
+use target::{Local, LocalLocation, MemoryExt as _, Result, TargetError};
+
+use crate::format_value::{type_text, value_text};
+use crate::modules::glob;
+use crate::run::{FRAMES_LIMIT, Run, usage};
+
+/// Bytes of a value that are read to show it.
+const VALUE_LIMIT: u64 = 256;
+
+#[derive(Default)]
+struct Options {
+    types: bool,
+    locations: bool,
+    kinds: bool,
+}
+
+/// `dv [/t] [/v] [/i] [PATTERN]`.
+pub(crate) fn dv(run: &mut Run<'_>, arguments: &str) -> Result<()> {
+    let mut options = Options::default();
+    let mut pattern = "*";
+    for word in arguments.split_whitespace() {
+        match word.to_ascii_lowercase().as_str() {
+            "/t" => options.types = true,
+            "/v" => options.locations = true,
+            "/i" => options.kinds = true,
+            "/a" | "/n" | "/z" | "/f" => {}
+            _ if word.starts_with('/') => {
+                return Err(usage(format!("dv: option {word} is not served (/t /v /i are)")));
+            }
+            _ => pattern = word,
+        }
+    }
+    list(run, pattern, &options)
+}
+
+/// `x PATTERN` without a module.
+pub(crate) fn matching(run: &mut Run<'_>, pattern: &str) -> Result<()> {
+    list(
+        run,
+        if pattern.is_empty() { "*" } else { pattern },
+        &Options { locations: true, ..Options::default() },
+    )
+}
+
+fn list(run: &mut Run<'_>, pattern: &str, options: &Options) -> Result<()> {
+    let index = run.session.frame;
+    let stack = run.stack(index.saturating_add(2).min(FRAMES_LIMIT))?;
+    let Some(frame) = stack.frames.get(index) else {
+        return Err(TargetError::failed_because("no_frame", "the current frame is no longer on the stack"));
+    };
+    let locals = run.target.locals(frame)?;
+    let shown: Vec<&Local> = locals.iter().filter(|l| glob(pattern, &l.name)).collect();
+    if shown.is_empty() {
+        let why = if locals.is_empty() {
+            "Unable to enumerate locals: no private symbols (PDB) cover this frame, or it has none"
+        } else {
+            "no local of this frame fits the pattern"
+        };
+        return Err(TargetError::failed_because("no_locals", why));
+    }
+    for local in shown {
+        run.check()?;
+        let line = line(run, local, options);
+        run.say(line);
+    }
+    Ok(())
+}
+
+fn line(run: &Run<'_>, local: &Local, options: &Options) -> String {
+    let mut line = String::new();
+    if options.kinds {
+        line.push_str(if local.parameter { "prv param  " } else { "prv local  " });
+    }
+    if options.locations {
+        let place = match &local.location {
+            LocalLocation::Memory(address) => run.notation().address(*address),
+            LocalLocation::Register { name, .. } => format!("@{name}"),
+            LocalLocation::Constant(_) => "<constant>".to_owned(),
+            LocalLocation::Unavailable(_) => "<unavailable>".to_owned(),
+        };
+        line.push_str(&format!("{place:<17} "));
+    }
+    let named =
+        if options.types { format!("{} {}", type_text(&local.ty), local.name) } else { local.name.clone() };
+    format!("{line}{named:>16} = {}", value(run, local))
+}
+
+fn value(run: &Run<'_>, local: &Local) -> String {
+    match &local.location {
+        LocalLocation::Constant(value) => format!("0n{value}"),
+        LocalLocation::Unavailable(why) => format!("<value unavailable: {why}>"),
+        LocalLocation::Register { value, .. } => {
+            let size = usize::try_from(local.ty.size().clamp(1, 8)).unwrap_or(8);
+            value_text(run.target, &local.ty, &value.to_le_bytes()[..size])
+        }
+        LocalLocation::Memory(address) => {
+            let size = usize::try_from(local.ty.size().clamp(1, VALUE_LIMIT)).unwrap_or(8);
+            match run.target.read_prefix(*address, size) {
+                (bytes, None) => value_text(run.target, &local.ty, &bytes),
+                (_, Some(why)) => format!("<memory access error: {why}>"),
+            }
+        }
+    }
+}

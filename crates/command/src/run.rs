@@ -1,0 +1,113 @@
+//! One line being run: the target, the session, and the text so far.
+
+use std::fmt::Write as _;
+
+use target::{Context, ContextOf, Halt, Result, Stack, Target, TargetError, View};
+
+use expression::TargetScope;
+
+use crate::notation::Notation;
+use crate::session::Session;
+
+/// Bytes of output kept (spec 10 section 6.10).
+const OUTPUT_LIMIT: usize = 8 << 20;
+/// Frames of a stack unless a count is given.
+pub(crate) const FRAMES: usize = 0x100;
+/// The largest frame count a command may ask for.
+pub(crate) const FRAMES_LIMIT: usize = 0xffff;
+
+pub(crate) struct Run<'a> {
+    pub(crate) session: &'a mut Session,
+    pub(crate) target: &'a dyn Target,
+    pub(crate) halt: &'a Halt,
+    text: String,
+    full: bool,
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(session: &'a mut Session, target: &'a dyn Target, halt: &'a Halt) -> Self {
+        Self { session, target, halt, text: String::new(), full: false }
+    }
+    pub(crate) fn into_text(self) -> String {
+        self.text
+    }
+    pub(crate) fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// One line of output.
+    pub(crate) fn say(&mut self, line: impl std::fmt::Display) {
+        if !self.full {
+            // Writing to a string cannot fail.
+            let _ = writeln!(self.text, "{line}");
+            self.full = self.text.len() > OUTPUT_LIMIT;
+        }
+    }
+    /// Text that brings its own line breaks.
+    pub(crate) fn say_block(&mut self, block: &str) {
+        if !self.full {
+            self.text.push_str(block);
+            self.full = self.text.len() > OUTPUT_LIMIT;
+        }
+    }
+
+    /// Whether to go on: loops ask once a row.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.full {
+            return Err(TargetError::Deadline("the output"));
+        }
+        self.halt.check("the command")
+    }
+
+    /// The registers commands work on.
+    pub(crate) fn context(&self) -> Result<Context> {
+        if let Some(context) = &self.session.context {
+            return Ok(context.clone());
+        }
+        self.selected_context()
+    }
+    pub(crate) fn selected_context(&self) -> Result<Context> {
+        self.target
+            .context(ContextOf::Selected, View::Default)?
+            .ok_or_else(|| TargetError::failed_because("no_context", "there are no registers on this target"))
+    }
+    pub(crate) fn stack(&self, limit: usize) -> Result<Stack> {
+        self.target.stack(&self.context()?, limit, self.halt)
+    }
+    pub(crate) fn notation(&self) -> Notation {
+        Notation::of(self.session.context.as_ref().map_or(self.target.facts().machine, |c| c.machine))
+    }
+
+    pub(crate) fn evaluate(&self, text: &str) -> Result<u64> {
+        let text = text.trim();
+        Ok(expression::evaluate(text, &self.scope()).map_err(|e| named(e, text))?)
+    }
+    /// The expression `text` starts with, and what follows it.
+    pub(crate) fn evaluate_prefix<'t>(&self, text: &'t str) -> Result<(u64, &'t str)> {
+        let text = text.trim_start();
+        let (value, used) = expression::evaluate_prefix(text, &self.scope()).map_err(|e| named(e, text))?;
+        Ok((value, text[used..].trim_start()))
+    }
+    pub(crate) fn scope(&self) -> TargetScope<'_> {
+        TargetScope::new(self.target, self.halt)
+            .with_context(self.session.context.as_ref())
+            .with_user_registers(&self.session.user_registers)
+    }
+}
+
+/// The error with the expression under a caret, except where the target itself failed.
+fn named(error: expression::ExpressionError, text: &str) -> TargetError {
+    let shown = error.with_caret(text);
+    match TargetError::from(error) {
+        TargetError::InvalidArgument(_) => TargetError::InvalidArgument(shown),
+        TargetError::Failed { reason: Some("unresolved_symbol"), .. } => {
+            TargetError::failed_because("unresolved_symbol", shown)
+        }
+        other => other,
+    }
+}
+
+/// A refusal of arguments.
+pub(crate) fn usage(text: impl Into<String>) -> TargetError {
+    TargetError::InvalidArgument(text.into())
+}

@@ -1,0 +1,205 @@
+//! `dt`: type layouts, and memory seen through them.
+
+use target::{Field, MemoryExt as _, Result, TargetError, TypeKind, TypeLayout, TypeRef};
+
+use crate::format_value::{bits_text, bits_value, type_text, value_text};
+use crate::modules::glob;
+use crate::run::{Run, usage};
+
+/// Levels of `-r`.
+const DEPTH_LIMIT: u32 = 16;
+/// Type names listed for a pattern.
+const NAMES_LIMIT: usize = 10_000;
+/// Bytes of one field that are read to show it.
+const VALUE_LIMIT: u64 = 256;
+
+#[derive(Default)]
+struct Request<'a> {
+    type_name: &'a str,
+    depth: u32,
+    verbose: bool,
+    fields: Vec<&'a str>,
+    /// What is left when fields are taken out: an address expression.
+    others: Vec<&'a str>,
+}
+
+/// `dt [-rN] [-v] [-y] TYPE [FIELD...] [ADDRESS]`.
+pub(crate) fn dt(run: &mut Run<'_>, arguments: &str) -> Result<()> {
+    let mut request = Request::default();
+    for word in arguments.split_whitespace() {
+        if let Some(option) = word.strip_prefix(['-', '/']).filter(|o| o.starts_with(char::is_alphabetic)) {
+            match option.split_at(1) {
+                ("r", "") => request.depth = DEPTH_LIMIT,
+                ("r", depth) => {
+                    request.depth = depth.parse::<u32>().unwrap_or(DEPTH_LIMIT).min(DEPTH_LIMIT);
+                }
+                ("v", "") => request.verbose = true,
+                ("b" | "y" | "n" | "c" | "o" | "i" | "p", "") => {}
+                _ => return Err(usage(format!("dt: option {word} is not served (-r -v are)"))),
+            }
+        } else if request.type_name.is_empty() {
+            request.type_name = word;
+        } else {
+            request.others.push(word);
+        }
+    }
+    if request.type_name.is_empty() {
+        return Err(usage("dt needs a type: dt nt!_EPROCESS [ADDRESS]"));
+    }
+    if request.type_name.contains(['*', '?']) {
+        return names(run, request.type_name);
+    }
+    let layout = run.target.type_layout(request.type_name)?;
+    let (fields, others) = request.others.iter().partition(|word| is_field(run, &layout, word));
+    request.fields = fields;
+    request.others = others;
+    let expression = request.others.join(" ");
+    let address = if expression.is_empty() { None } else { Some(run.clip(run.evaluate(&expression)?)) };
+    print(run, &layout, &request, address)
+}
+
+fn names(run: &mut Run<'_>, pattern: &str) -> Result<()> {
+    let found = run.target.find_types(pattern, NAMES_LIMIT)?;
+    if found.is_empty() {
+        return Err(TargetError::failed_because("no_type", format!("no type fits '{pattern}'")));
+    }
+    for name in found {
+        run.check()?;
+        run.say(format!("          {name}"));
+    }
+    Ok(())
+}
+
+/// Whether a word names members rather than an address.
+fn is_field(run: &Run<'_>, layout: &TypeLayout, word: &str) -> bool {
+    match word.split_once('.') {
+        Some((first, _)) => layout.fields.iter().any(|f| f.name == first),
+        None => layout.fields.iter().any(|f| fits(word, &f.name)) && run.check().is_ok(),
+    }
+}
+
+fn fits(pattern: &str, name: &str) -> bool {
+    if pattern.contains(['*', '?']) { glob(pattern, name) } else { pattern == name }
+}
+
+fn print(run: &mut Run<'_>, layout: &TypeLayout, request: &Request<'_>, address: Option<u64>) -> Result<()> {
+    run.say(if layout.module.is_empty() {
+        layout.name.clone()
+    } else {
+        format!("{}!{}", layout.module, layout.name)
+    });
+    if request.verbose {
+        let kind = match layout.kind {
+            TypeKind::Union => "union",
+            TypeKind::Class => "class",
+            TypeKind::Enum => "enum",
+            _ => "struct",
+        };
+        run.say(format!(
+            "{kind} {}, {} elements, {:#x} bytes",
+            layout.name,
+            layout.fields.len(),
+            layout.size
+        ));
+    }
+    if layout.ambiguous > 0 {
+        run.say(format!("   ({} other definitions of this name differ)", layout.ambiguous));
+    }
+    if layout.kind == TypeKind::Enum {
+        for field in &layout.fields {
+            run.check()?;
+            run.say(format!("   {} = 0n{}", field.name, field.value.unwrap_or(0)));
+        }
+        return Ok(());
+    }
+    let dotted: Vec<&str> = request.fields.iter().copied().filter(|f| f.contains('.')).collect();
+    for field in &layout.fields {
+        run.check()?;
+        if request.fields.is_empty() || request.fields.iter().any(|f| fits(f, &field.name)) {
+            member(run, &layout.module, field, address, request.depth, 0)?;
+        }
+    }
+    for path in dotted {
+        nested(run, layout, path, address)?;
+    }
+    Ok(())
+}
+
+/// One member, and below it its own members while `depth` lasts.
+fn member(
+    run: &mut Run<'_>,
+    module: &str,
+    field: &Field,
+    address: Option<u64>,
+    depth: u32,
+    level: usize,
+) -> Result<()> {
+    run.check()?;
+    let indent = " ".repeat(3 + 3 * level);
+    let at = address.map(|a| run.clip(a.wrapping_add(field.offset)));
+    let shown = shown_value(run, field, at);
+    run.say(format!("{indent}+0x{:03x} {:<16} : {shown}", field.offset, field.name).trim_end());
+    if depth == 0 {
+        return Ok(());
+    }
+    if let TypeRef::Named { name, kind, .. } = &field.ty
+        && *kind != TypeKind::Enum
+        && field.bits.is_none()
+        && let Ok(layout) = layout_of(run, module, name)
+    {
+        for inner in &layout.fields {
+            member(run, module, inner, at, depth - 1, level + 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// A member's type, of its own module first: names repeat across modules.
+fn layout_of(run: &Run<'_>, module: &str, name: &str) -> Result<TypeLayout> {
+    if module.is_empty() || name.contains('!') {
+        return run.target.type_layout(name);
+    }
+    run.target.type_layout(&format!("{module}!{name}")).or_else(|_| run.target.type_layout(name))
+}
+
+fn shown_value(run: &Run<'_>, field: &Field, at: Option<u64>) -> String {
+    let Some(at) = at else {
+        return field.bits.map_or_else(|| type_text(&field.ty), bits_text);
+    };
+    let structure = matches!(&field.ty, TypeRef::Named { kind, .. } if *kind != TypeKind::Enum);
+    if structure && field.bits.is_none() {
+        return type_text(&field.ty);
+    }
+    let size = if field.size == 0 { field.ty.size() } else { field.size };
+    let length = usize::try_from(size.clamp(1, VALUE_LIMIT)).unwrap_or(8);
+    match (run.target.read_prefix(at, length), field.bits) {
+        ((bytes, None), Some(bits)) => bits_value(&bytes, bits),
+        ((bytes, None), None) => value_text(run.target, &field.ty, &bytes),
+        ((_, Some(_)), _) => "??".to_owned(),
+    }
+}
+
+/// A member of a member: `Pcb.DirectoryTableBase`.
+fn nested(run: &mut Run<'_>, layout: &TypeLayout, path: &str, address: Option<u64>) -> Result<()> {
+    let mut layout = layout.clone();
+    let mut offset = 0u64;
+    let mut parts = path.split('.').filter(|p| !p.is_empty()).take(DEPTH_LIMIT as usize).peekable();
+    while let Some(part) = parts.next() {
+        let Some(field) = layout.fields.iter().find(|f| f.name == part).cloned() else {
+            return Err(TargetError::failed_because(
+                "no_field",
+                format!("{} has no member {part}", layout.name),
+            ));
+        };
+        if parts.peek().is_none() {
+            let named = Field { offset: offset.wrapping_add(field.offset), name: path.to_owned(), ..field };
+            return member(run, &layout.module, &named, address, 0, 0);
+        }
+        offset = offset.wrapping_add(field.offset);
+        let TypeRef::Named { name, .. } = &field.ty else {
+            return Err(TargetError::failed_because("no_field", format!("{part} has no members of its own")));
+        };
+        layout = layout_of(run, &layout.module, name)?;
+    }
+    Ok(())
+}
