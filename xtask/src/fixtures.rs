@@ -62,7 +62,9 @@ pub(crate) fn run(check: bool, engine: Option<&Path>) -> Result<()> {
 fn images(work: &Path) -> Result<()> {
     for name in ["crash", "nt", "faultdrv"] {
         let (source, object) = (format!("{name}.c"), format!("{name}.obj"));
-        process::run(Command::new("clang").current_dir(work).args(COMPILE).args(["-c", &source, "-o", &object]))?;
+        process::run(
+            Command::new("clang").current_dir(work).args(COMPILE).args(["-c", &source, "-o", &object]),
+        )?;
     }
     process::run(Command::new("llvm-dlltool").current_dir(work).args([
         "-m",
@@ -85,7 +87,11 @@ fn images(work: &Path) -> Result<()> {
 fn link(work: &Path, name: &str, extension: &str, options: &[&str], inputs: &[&str]) -> Result<()> {
     let mut command = Command::new("lld-link");
     command.current_dir(work).args(["/Brepro", "/nodefaultlib", "/debug", "/pdbsourcepath:."]);
-    command.args([format!("/out:{name}.{extension}"), format!("/pdb:{name}.pdb"), format!("/pdbaltpath:{name}.pdb")]);
+    command.args([
+        format!("/out:{name}.{extension}"),
+        format!("/pdb:{name}.pdb"),
+        format!("/pdbaltpath:{name}.pdb"),
+    ]);
     process::run(command.args(options).args(inputs))
 }
 

@@ -2,6 +2,7 @@
 
 mod fixtures;
 mod kernel_fixture;
+mod lab;
 mod prerequisite;
 mod process;
 mod suite;
@@ -32,6 +33,8 @@ enum Chore {
         #[arg(long)]
         engine: Option<std::path::PathBuf>,
     },
+    /// Installs and checks Microsoft's DbgEng under Wine, compilers and Rust targets, in `.lab`.
+    Lab,
     /// Side-by-side speed and memory figures: release build, triage, reads (spec 80 section 13).
     Bench,
     /// Mutates copies of small dumps and PDBs and opens each in a worker: no death, no hang.
@@ -48,6 +51,7 @@ fn main() {
     let result = match Arguments::parse().chore {
         Chore::Test { steps } => suite::run(&steps),
         Chore::Fixtures { check, engine } => fixtures::run(check, engine.as_deref()),
+        Chore::Lab => lab::run_chore(),
         Chore::Bench => suite::bench(),
         Chore::Mutate { count, seed } => suite::mutate(count, seed),
     };

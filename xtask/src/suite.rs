@@ -73,7 +73,17 @@ fn python() -> Result<()> {
 /// The mutation run of the binary's own harness, on the release build.
 pub(crate) fn mutate(count: u32, seed: u64) -> Result<()> {
     run(cargo()
-        .args(["test", "--release", "--locked", "-p", "windbg-mcp", "--test", "mutation", "--", "--nocapture"])
+        .args([
+            "test",
+            "--release",
+            "--locked",
+            "-p",
+            "windbg-mcp",
+            "--test",
+            "mutation",
+            "--",
+            "--nocapture",
+        ])
         .args(["--include-ignored"])
         .env("WINDBG_MCP_MUTATIONS", count.to_string())
         .env("WINDBG_MCP_MUTATION_SEED", seed.to_string()))

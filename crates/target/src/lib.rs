@@ -10,6 +10,7 @@
 pub mod capability;
 pub mod conformance;
 pub mod context;
+mod context_bytes;
 pub mod error;
 pub mod execution;
 pub mod facts;
