@@ -83,7 +83,8 @@ impl Client {
         }
     }
 
-    /// The client's sessions as tools see them, for calls that are no tool's (resources, tests).
+    /// The client's sessions as tools see them, for one call that is no tool's (resources, tests);
+    /// its call timeout runs from now.
     #[must_use]
     pub fn sessions(self: &Arc<Self>) -> Arc<dyn Sessions> {
         Arc::new(self.scope("call", Milestones::none(), CancellationToken::new()))

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use channel::Interrupt;
+use channel::{Interrupt, OPEN_ID};
 use serde_json::Value;
 
 /// What the engine thread is asked for.
@@ -126,6 +126,14 @@ impl Jobs {
         let before = state.queue.len();
         state.queue.retain(|queued| queued.id != id || queued.work == Work::End);
         state.queue.len() < before
+    }
+
+    /// The session is to end: an opener still at work has nothing to finish for. Other jobs do.
+    pub(crate) fn break_opener(&self) {
+        if let Some(running) = self.state().running.as_mut().filter(|running| running.id == OPEN_ID) {
+            running.flag.store(true, Ordering::Relaxed);
+            running.raised = true;
+        }
     }
 
     /// The supervisor is gone: nobody waits for answers, so break what runs, drop what waits and

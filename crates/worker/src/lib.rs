@@ -12,6 +12,7 @@ mod logs;
 mod memory;
 mod panics;
 mod reader;
+pub mod scripted;
 mod stdio;
 
 use std::sync::Arc;

@@ -70,7 +70,10 @@ fn act(request: Request, jobs: &Jobs, emitter: &Emitter) {
         }
         Op::Open { request } => Work::Open(request),
         Op::Run { operation, args } => Work::Run { operation, args },
-        Op::End => Work::End,
+        Op::End => {
+            jobs.break_opener();
+            Work::End
+        }
     };
     let patience = patience_ms.map(Duration::from_millis);
     jobs.push(Queued { id, work, patience, arrived: Instant::now() });

@@ -1,0 +1,111 @@
+//! A worker whose supervisor is gone lets go and exits by itself.
+#![cfg(unix)]
+
+use std::io::{Read as _, Write as _};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use channel::{LineBuffer, Message, OPEN_ID, Op, Request, encode};
+use serde_json::json;
+
+struct Raw {
+    child: Child,
+    buffer: LineBuffer,
+}
+
+impl Raw {
+    fn start() -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_scripted-worker"));
+        command.env("WINDBG_MCP_TEST_SCRIPTED", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut raw =
+            Self { child: command.stderr(Stdio::null()).spawn().unwrap(), buffer: LineBuffer::new() };
+        assert!(matches!(raw.message(), Message::Ready { build, .. } if build == channel::build()));
+        raw
+    }
+    fn send(&mut self, id: u64, op: Op) {
+        let line = encode(&Request { id, op, patience_ms: None }).unwrap();
+        self.child.stdin.as_mut().unwrap().write_all(&line).unwrap();
+    }
+    fn message(&mut self) -> Message {
+        loop {
+            match self.buffer.next().unwrap() {
+                Some(Message::Log(_)) => {}
+                Some(message) => return message,
+                None => {
+                    let mut piece = [0; 4096];
+                    let count = self.child.stdout.as_mut().unwrap().read(&mut piece).unwrap();
+                    assert!(count > 0, "the worker closed its channel");
+                    self.buffer.extend(&piece[..count]);
+                }
+            }
+        }
+    }
+    fn open(&mut self, script: serde_json::Value) {
+        let request = json!({ "open": "scripted", "script": script.to_string() });
+        self.send(OPEN_ID, Op::Open { request });
+        while !matches!(self.message(), Message::Done { id: OPEN_ID, .. }) {}
+    }
+    /// Closes the channel; how long the worker took to exit.
+    fn abandon(mut self) -> Duration {
+        drop(self.child.stdin.take());
+        let began = Instant::now();
+        self.child.wait().unwrap();
+        began.elapsed()
+    }
+}
+
+#[test]
+fn an_idle_worker_goes_at_once() {
+    let mut raw = Raw::start();
+    raw.open(json!({}));
+    let took = raw.abandon();
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
+fn a_working_one_is_broken_off() {
+    let mut raw = Raw::start();
+    raw.open(json!({ "commands": { "work": [{ "sleep": { "ms": 60_000 } }] } }));
+    raw.send(1, Op::Run { operation: "scripted".into(), args: json!({ "line": "work" }) });
+    std::thread::sleep(Duration::from_millis(100));
+    let took = raw.abandon();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+#[test]
+fn one_that_hears_nothing_is_gone_within_six_seconds() {
+    let mut raw = Raw::start();
+    raw.open(json!({ "commands": { "deaf": [{ "deaf": { "ms": 60_000 } }] } }));
+    raw.send(1, Op::Run { operation: "scripted".into(), args: json!({ "line": "deaf" }) });
+    std::thread::sleep(Duration::from_millis(100));
+    let took = raw.abandon();
+    assert!(took > Duration::from_secs(4) && took < Duration::from_secs(6), "{took:?}");
+}
+
+#[test]
+fn a_barred_job_never_begins() {
+    let mut raw = Raw::start();
+    raw.open(json!({ "commands": { "nap": [{ "sleep": { "ms": 300 } }], "history": ["say_history"] } }));
+    let line = |line: &str| Op::Run { operation: "scripted".into(), args: json!({ "line": line }) };
+    raw.send(1, line("nap"));
+    raw.send(2, line("nap"));
+    raw.send(3, Op::Interrupt { job: Some(2) });
+    raw.send(4, line("history"));
+    let mut text = String::new();
+    for _ in 0..4 {
+        if let Message::Done { id, result } = raw.message() {
+            text.push_str(&format!("{id} {result:?}\n"));
+        }
+    }
+    assert!(text.contains("3 Ok { data: Object {\"outcome\": String(\"barred\")"), "{text}");
+    assert!(text.contains("interrupted before it began"), "{text}");
+    assert!(text.contains("\"text\": String(\"nap\")"), "one nap only: {text}");
+}
+
+#[test]
+fn a_supervisor_of_another_build_is_told_off() {
+    let mut raw = Raw::start();
+    raw.child.stdin.as_mut().unwrap().write_all(b"{\"id\":1,\"op\":\"levitate\"}\n").unwrap();
+    assert!(matches!(raw.message(), Message::Fatal { text } if text.contains("levitate")));
+    assert_eq!(raw.child.wait().unwrap().code(), Some(1));
+}
