@@ -128,6 +128,7 @@ pub(crate) fn plausible_return(source: &dyn UnwindSource, machine: Machine, addr
     match source.is_executable(address) {
         Some(false) => false,
         Some(true) => call_before(source, machine, address).unwrap_or(true),
-        None => call_before(source, machine, address) == Some(true),
+        // Nothing but a module's range is known where its image is missing.
+        None => call_before(source, machine, address).unwrap_or_else(|| source.image_at(address).is_some()),
     }
 }

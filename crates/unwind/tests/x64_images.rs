@@ -155,8 +155,7 @@ fn epilogs(target: &OneImage, entry: &FunctionEntry, prolog: u8) -> (Vec<(u64, u
             && i.op0_register() == Register::RSP;
         let leaves = i.mnemonic() == Mnemonic::Ret
             || i.mnemonic() == Mnemonic::Jmp
-                && (i.op0_kind() != OpKind::NearBranch64
-                    || !(begin..end).contains(&i.near_branch_target()));
+                && (i.op0_kind() != OpKind::NearBranch64 || !(begin..end).contains(&i.near_branch_target()));
         if leaves && (i.mnemonic() == Mnemonic::Ret || !run.is_empty()) {
             out.push((run.first().copied().unwrap_or(ip), ip));
             run.clear();

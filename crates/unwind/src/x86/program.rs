@@ -31,7 +31,7 @@ pub fn evaluate<'a>(
 ) -> Result<HashSet<&'a str>, ProgramError> {
     let mut stack: Vec<Value<'a>> = Vec::new();
     let mut assigned = HashSet::new();
-    for token in text.split_ascii_whitespace().take(MAX_TOKENS) {
+    for token in tokens(text).take(MAX_TOKENS) {
         match token {
             "+" | "-" | "*" | "/" | "%" | "@" => {
                 let right = number(stack.pop(), variables)?;
@@ -49,11 +49,47 @@ pub fn evaluate<'a>(
                 variables.insert(name.to_owned(), value);
                 assigned.insert(name);
             }
-            _ if token.starts_with(['$', '.']) => stack.push(Value::Variable(token)),
+            _ if token.starts_with(['$', '.']) => stack.push(Value::Variable(register(token))),
             _ => stack.push(Value::Number(literal(token)?)),
         }
     }
     if stack.is_empty() { Ok(assigned) } else { Err(ProgramError::Malformed) }
+}
+
+/// Compilers run operators and names together (`+ =$eip $T0`), so an operator always ends a token.
+fn tokens(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        rest = rest.trim_ascii_start();
+        let first = rest.chars().next()?;
+        let negative = first == '-' && rest[1..].starts_with(|c: char| c.is_ascii_digit());
+        let length = if OPERATORS.contains(&first) && !negative {
+            1
+        } else {
+            let skip = first.len_utf8();
+            rest[skip..]
+                .find(|c: char| c.is_ascii_whitespace() || OPERATORS.contains(&c))
+                .map_or(rest.len(), |end| skip + end)
+        };
+        let (token, after) = rest.split_at(length);
+        rest = after;
+        Some(token)
+    })
+}
+
+const OPERATORS: [char; 8] = ['+', '-', '*', '/', '%', '@', '^', '='];
+
+/// Names of registers that are written by CodeView number (cvconst.h).
+fn register(name: &str) -> &str {
+    match name {
+        "$20" => "$ebx",
+        "$21" => "$esp",
+        "$22" => "$ebp",
+        "$23" => "$esi",
+        "$24" => "$edi",
+        "$33" => "$eip",
+        other => other,
+    }
 }
 
 fn number(value: Option<Value<'_>>, variables: &HashMap<String, u32>) -> Result<u32, ProgramError> {
@@ -105,6 +141,15 @@ mod tests {
         assert_eq!(variables["$esp"], 0x1008);
         assert_eq!(variables["$ebx"], 7);
         assert!(assigned.contains("$ebx") && !assigned.contains("$esi"));
+    }
+
+    #[test]
+    fn names_run_into_operators_and_registers_have_numbers() {
+        let text = "$T0 $ebp 204 + =$eip $T0 4 + ^ =  $20 $T0 -4 + ^ =";
+        let mut variables = HashMap::from([("$ebp".to_owned(), 0x1000)]);
+        let assigned = evaluate(text, &mut variables, &|a| Some(a)).unwrap();
+        assert_eq!((variables["$eip"], variables["$ebx"]), (0x10d0, 0x10c8));
+        assert!(assigned.contains("$ebx"));
     }
 
     #[test]

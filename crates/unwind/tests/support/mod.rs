@@ -1,6 +1,8 @@
 //! What the tests share: the data folder, and a target made of one image file and a sparse stack.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod minidump;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
