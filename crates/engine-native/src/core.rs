@@ -2,6 +2,7 @@
 //! the read-only parts of matching image files (spec 80 section 8.3).
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,17 +13,42 @@ use crate::images::{ImageFiles, LoadedImage};
 use crate::paging::PAGE_SIZE;
 use crate::raw::RawMemory;
 
+/// What tells one module from another that is loaded at the same base of another process.
+pub(crate) type ModuleKey = (u64, u32, u64);
+
+pub(crate) fn key_of(module: &Module) -> ModuleKey {
+    (module.base, module.timestamp, module.size)
+}
+
+/// The modules of a moment, and their order by base.
+#[derive(Default)]
+struct ModuleSet {
+    all: Arc<[Module]>,
+    by_base: Vec<usize>,
+}
+
+/// One module of a set; keeps the set alive.
+pub(crate) struct ModuleRef {
+    set: Rc<ModuleSet>,
+    index: usize,
+}
+
+impl std::ops::Deref for ModuleRef {
+    type Target = Module;
+    fn deref(&self) -> &Module {
+        &self.set.all[self.index]
+    }
+}
+
 /// Memory, modules and image files of a session. Shared by everything that reads.
 pub(crate) struct Core {
     pub(crate) raw: RawMemory,
     /// Machine of the system (x64 for a WoW64 process).
     pub(crate) machine: Machine,
     pub(crate) images: ImageFiles,
-    modules: OnceCell<Arc<[Module]>>,
-    /// Indices of modules by base.
-    by_base: OnceCell<Vec<usize>>,
+    modules: RefCell<Rc<ModuleSet>>,
     /// Headers of modules, read once.
-    headers: RefCell<std::collections::HashMap<u64, Option<Rc<Pe>>>>,
+    headers: RefCell<HashMap<ModuleKey, Option<Rc<Pe>>>>,
     /// What the file holds, ascending.
     regions: OnceCell<Option<Vec<(u64, u64)>>>,
     /// DirectoryTableBase for user addresses of kernel targets, 0 for the kernel's own.
@@ -35,34 +61,30 @@ impl Core {
             raw,
             machine,
             images: ImageFiles::default(),
-            modules: OnceCell::new(),
-            by_base: OnceCell::new(),
+            modules: RefCell::default(),
             headers: RefCell::default(),
             regions: OnceCell::new(),
             user_root: Cell::new(0),
         }
     }
 
-    /// Sets the module list, once.
+    /// Sets the module list; on kernel targets again for every process whose user half is shown.
     pub(crate) fn set_modules(&self, modules: Vec<Module>) {
-        let mut order: Vec<usize> = (0..modules.len()).filter(|&i| modules[i].size > 0).collect();
-        order.sort_by_key(|&i| modules[i].base);
-        if self.modules.set(modules.into()).is_ok() {
-            let _ = self.by_base.set(order);
-        }
+        let mut by_base: Vec<usize> = (0..modules.len()).filter(|&i| modules[i].size > 0).collect();
+        by_base.sort_by_key(|&i| modules[i].base);
+        *self.modules.borrow_mut() = Rc::new(ModuleSet { all: modules.into(), by_base });
     }
 
     pub(crate) fn modules(&self) -> Arc<[Module]> {
-        self.modules.get().cloned().unwrap_or_default()
+        Arc::clone(&self.modules.borrow().all)
     }
 
     /// The module that contains `address`.
-    pub(crate) fn module_at(&self, address: u64) -> Option<&Module> {
-        let modules = self.modules.get()?;
-        let order = self.by_base.get()?;
-        let after = order.partition_point(|&i| modules[i].base <= address);
-        let module = &modules[*order.get(after.checked_sub(1)?)?];
-        module.contains(address).then_some(module)
+    pub(crate) fn module_at(&self, address: u64) -> Option<ModuleRef> {
+        let set = Rc::clone(&self.modules.borrow());
+        let after = set.by_base.partition_point(|&i| set.all[i].base <= address);
+        let index = *set.by_base.get(after.checked_sub(1)?)?;
+        set.all[index].contains(address).then_some(ModuleRef { set, index })
     }
 
     pub(crate) fn set_user_root(&self, root: u64) {
@@ -79,13 +101,13 @@ impl Core {
 
     /// The headers of the module at `base`: from memory, else from its image file.
     pub(crate) fn pe_of(&self, module: &Module) -> Option<Rc<Pe>> {
-        if let Some(known) = self.headers.borrow().get(&module.base) {
+        if let Some(known) = self.headers.borrow().get(&key_of(module)) {
             return known.clone();
         }
         let in_memory = Pe::parse(&RawImage { core: self, base: module.base }).ok();
         let pe =
             in_memory.or_else(|| self.images.of(module).map(|image| image.file.pe().clone())).map(Rc::new);
-        self.headers.borrow_mut().insert(module.base, pe.clone());
+        self.headers.borrow_mut().insert(key_of(module), pe.clone());
         pe
     }
 
@@ -119,7 +141,7 @@ impl Core {
     /// Read-only bytes of the image file behind `address`, up to `limit` bytes of one section.
     fn read_image(&self, address: u64, buffer: &mut [u8]) -> usize {
         let Some(module) = self.module_at(address) else { return 0 };
-        let Some(image) = self.images.of(module) else { return 0 };
+        let Some(image) = self.images.of(&module) else { return 0 };
         let Ok(rva) = u32::try_from(address - module.base) else { return 0 };
         let Some(left) = read_only_left(&image, rva) else { return 0 };
         let count = buffer.len().min(left);

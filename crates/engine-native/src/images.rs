@@ -13,6 +13,8 @@ use pe::FileImage;
 use symbol_store::{Settings, SymbolPath, Verdict, Wanted, find};
 use target::{Halt, Module, SymbolPaths};
 
+use crate::core::{ModuleKey, key_of};
+
 /// Longest one look-up for an image may take, servers included.
 const LOOKUP_BUDGET: Duration = Duration::from_secs(20);
 
@@ -45,12 +47,12 @@ pub(crate) struct LoadedImage {
     pub(crate) path: PathBuf,
 }
 
-/// Finds and keeps image files by module base.
+/// Finds and keeps image files by module.
 #[derive(Default)]
 pub(crate) struct ImageFiles {
     search: RefCell<SymbolPath>,
     network: Cell<bool>,
-    found: RefCell<HashMap<u64, Option<Rc<LoadedImage>>>>,
+    found: RefCell<HashMap<ModuleKey, Option<Rc<LoadedImage>>>>,
 }
 
 impl ImageFiles {
@@ -68,17 +70,17 @@ impl ImageFiles {
     }
 
     /// An image that is known without searching (the image a session was opened on).
-    pub(crate) fn put(&self, base: u64, image: Rc<LoadedImage>) {
-        self.found.borrow_mut().insert(base, Some(image));
+    pub(crate) fn put(&self, module: &Module, image: Rc<LoadedImage>) {
+        self.found.borrow_mut().insert(key_of(module), Some(image));
     }
 
     /// The file of `module`, looked for once.
     pub(crate) fn of(&self, module: &Module) -> Option<Rc<LoadedImage>> {
-        if let Some(known) = self.found.borrow().get(&module.base) {
+        if let Some(known) = self.found.borrow().get(&key_of(module)) {
             return known.clone();
         }
         let image = self.look_for(module).map(Rc::new);
-        self.found.borrow_mut().insert(module.base, image.clone());
+        self.found.borrow_mut().insert(key_of(module), image.clone());
         image
     }
 

@@ -19,4 +19,4 @@ mod user;
 mod walk;
 
 pub use error::OpenError;
-pub use open::{OpenOptions, open};
+pub use open::{OpenOptions, open, open_bytes};

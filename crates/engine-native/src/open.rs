@@ -52,12 +52,23 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Target>, OpenE
         container: opened.container.map(dump::Container::name),
         member: opened.member,
     };
-    let target = match opened.file {
-        DumpFile::Minidump(dump) => minidump(dump, &place, options)?,
-        DumpFile::UserFull(dump) => user_full(dump, &place, options),
-        DumpFile::Kernel(dump) => kernel(dump, &place, options),
-        DumpFile::Kernel32(dump) => kernel32(&dump, &place, options),
-        DumpFile::Image(file) => image(file, &place, options)?,
+    assemble_file(opened.file, &place, options)
+}
+
+/// Opens a dump or image whose bytes are in memory; `name` stands for its path. For tests and
+/// fuzzing, and for what a caller unpacked itself.
+pub fn open_bytes(bytes: Vec<u8>, name: &str, options: &OpenOptions) -> Result<Box<dyn Target>, OpenError> {
+    let place = Place { path: PathBuf::from(name), container: None, member: None };
+    assemble_file(dump::from_bytes(bytes)?, &place, options)
+}
+
+fn assemble_file(file: DumpFile, place: &Place, options: &OpenOptions) -> Result<Box<dyn Target>, OpenError> {
+    let target = match file {
+        DumpFile::Minidump(dump) => minidump(dump, place, options)?,
+        DumpFile::UserFull(dump) => user_full(dump, place, options),
+        DumpFile::Kernel(dump) => kernel(dump, place, options),
+        DumpFile::Kernel32(dump) => kernel32(&dump, place, options),
+        DumpFile::Image(file) => image(file, place, options)?,
     };
     target.select_initial();
     Ok(Box::new(target))
@@ -73,6 +84,10 @@ struct Place {
 impl Place {
     fn folder(&self) -> Option<PathBuf> {
         let folder = self.path.parent()?;
+        // Bytes in memory have a name and no folder.
+        if !self.path.exists() {
+            return None;
+        }
         Some(if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() })
     }
     fn identity(&self) -> Identity {
@@ -367,8 +382,10 @@ fn image(file: MappedFile, place: &Place, options: &OpenOptions) -> Result<Nativ
     module_names::assign(&mut modules);
     let backing = FileImage::new(FileBytes::new(file)).map_err(malformed)?;
     let core = Rc::new(Core::new(RawMemory::Image { file: parsed, base }, machine));
+    if let Some(module) = modules.first() {
+        core.images.put(module, Rc::new(LoadedImage { file: backing, path: place.path.clone() }));
+    }
     core.set_modules(modules);
-    core.images.put(base, Rc::new(LoadedImage { file: backing, path: place.path.clone() }));
     let facts = Facts {
         kind: TargetKind::Image,
         machine,

@@ -76,6 +76,7 @@ impl NativeTarget {
                 (None, None) => None,
             };
             self.core.set_user_root(root.unwrap_or(0));
+            self.core.set_modules(kernel.modules_with_process(selection, &self.symbols));
         }
         self.selection.set(selection);
     }
@@ -121,7 +122,7 @@ impl NativeTarget {
 
     /// The machine code at `address` is of: its image's, else the selected context's.
     fn machine_at(&self, address: u64) -> Machine {
-        let image = self.core.module_at(address).and_then(|m| self.core.pe_of(m)).and_then(|pe| pe.machine);
+        let image = self.core.module_at(address).and_then(|m| self.core.pe_of(&m)).and_then(|pe| pe.machine);
         image.unwrap_or_else(|| {
             // Outside images a WoW64 process runs 32-bit code below 4 GiB and 64-bit code above.
             if self.facts.wow64 && address >> 32 != 0 { self.core.machine } else { self.facts.machine }

@@ -28,7 +28,7 @@ impl UnwindSource for Walker<'_> {
     fn image_at(&self, address: u64) -> Option<UnwindImage> {
         let core = &self.target.core;
         let module = core.module_at(address)?;
-        let pe = core.pe_of(module);
+        let pe = core.pe_of(&module);
         let source: Rc<dyn ImageSource> = Rc::new(ModuleImage { core: Rc::clone(core), base: module.base });
         let pe = match pe {
             Some(pe) => pe,
@@ -57,7 +57,7 @@ impl UnwindSource for Walker<'_> {
         let core = &self.target.core;
         if let Some(module) = core.module_at(address) {
             let rva = u32::try_from(address - module.base).ok()?;
-            return core.pe_of(module).and_then(|pe| pe.is_executable(rva));
+            return core.pe_of(&module).and_then(|pe| pe.is_executable(rva));
         }
         match (&self.target.side, &core.raw) {
             (Side::User(process), _) => process.is_executable(address),
@@ -250,7 +250,7 @@ fn physical(target: &NativeTarget, frame: &RawFrame, lookup: u64) -> Frame {
 pub(crate) fn bounds_from_unwind_data(target: &NativeTarget, address: u64) -> Option<(u64, u64)> {
     let core = &target.core;
     let module = core.module_at(address)?;
-    let pe = core.pe_of(module)?;
+    let pe = core.pe_of(&module)?;
     let source = ModuleImage { core: Rc::clone(core), base: module.base };
     let entry = pe.exception_table(&source)?.find(u32::try_from(address - module.base).ok()?).ok()??;
     let end = module.base.checked_add(u64::from(entry.end))?;

@@ -7,13 +7,15 @@ mod modules;
 mod processes;
 mod regions;
 mod threads;
+mod user_modules;
 
 use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use dump::{KdDebuggerData, KernelDump};
 use target::{
-    BugCheck, Context, ContextSource, Machine, MemoryExt, Result, StoredEvent, TargetError, Thread,
+    BugCheck, Context, ContextSource, Machine, MemoryExt, Module, Result, StoredEvent, TargetError, Thread,
     UnloadedModule,
 };
 
@@ -27,6 +29,9 @@ const MAX_PROCESSORS: u32 = 4096;
 pub(crate) struct KernelState {
     core: Rc<Core>,
     pub(crate) kdbg: Option<KdDebuggerData>,
+    /// Kernel modules; those of a process come and go with the selection.
+    modules: Vec<Module>,
+    user_modules: RefCell<HashMap<u64, Vec<Module>>>,
     /// Base of the kernel image, if found.
     pub(crate) nt_base: Option<u64>,
     pub(crate) threads: Vec<Thread>,
@@ -56,11 +61,13 @@ impl KernelState {
                 (Vec::new(), Some(error))
             }
         };
-        core.set_modules(list);
+        core.set_modules(list.clone());
         let unloaded = modules::unloaded(&core, kdbg.as_ref());
         let mut state = Self {
             core,
             kdbg,
+            modules: list,
+            user_modules: RefCell::default(),
             nt_base,
             threads: Vec::new(),
             unloaded,

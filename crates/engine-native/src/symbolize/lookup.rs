@@ -6,6 +6,7 @@ use symbols::{InlineFrame, Sym, SymbolFile};
 use target::{Halt, Module, Result, SourceLine, SymbolHit, SymbolState, TargetError, base_name};
 
 use super::{ModuleSymbols, Symbolizer};
+use crate::core::ModuleRef;
 
 /// A hit in `module`, seen from `address`.
 pub(crate) fn hit(module: &Module, sym: Sym, address: Option<u64>) -> SymbolHit {
@@ -32,22 +33,23 @@ pub(crate) fn failed(module: &Module, error: &symbols::SymbolError) -> TargetErr
 
 impl Symbolizer {
     /// The module, its symbols and the RVA of `address`.
-    fn at(&self, address: u64) -> Option<(&Module, Rc<ModuleSymbols>, u64)> {
+    fn at(&self, address: u64) -> Option<(ModuleRef, Rc<ModuleSymbols>, u64)> {
         let module = self.core.module_at(address)?;
-        Some((module, self.of(module)?, address - module.base))
+        let (symbols, rva) = (self.of(&module)?, address - module.base);
+        Some((module, symbols, rva))
     }
 
     pub(crate) fn symbol_at(&self, address: u64) -> Result<Option<SymbolHit>> {
         let Some((module, symbols, rva)) = self.at(address) else { return Ok(None) };
         let Some(source) = symbols.source() else { return Ok(None) };
-        let found = source.symbol_at(rva).map_err(|e| failed(module, &e))?;
-        Ok(found.map(|sym| hit(module, sym, Some(address))))
+        let found = source.symbol_at(rva).map_err(|e| failed(&module, &e))?;
+        Ok(found.map(|sym| hit(&module, sym, Some(address))))
     }
 
     pub(crate) fn line_at(&self, address: u64) -> Result<Option<SourceLine>> {
         let Some((module, symbols, rva)) = self.at(address) else { return Ok(None) };
         let Some(source) = symbols.source() else { return Ok(None) };
-        source.line_at(rva).map_err(|e| failed(module, &e))
+        source.line_at(rva).map_err(|e| failed(&module, &e))
     }
 
     /// Functions inlined at `address`, innermost first, and the module's base.
@@ -63,7 +65,7 @@ impl Symbolizer {
         ask: impl FnOnce(&Module, &dyn SymbolFile, u64) -> Option<T>,
     ) -> Option<T> {
         let (module, symbols, rva) = self.at(address)?;
-        ask(module, symbols.file.as_deref()?, rva)
+        ask(&module, symbols.file.as_deref()?, rva)
     }
 
     pub(crate) fn function_bounds(&self, address: u64) -> Option<(u64, u64)> {

@@ -1,5 +1,6 @@
 //! Symbols of modules, loaded when first needed, from whatever source there is (spec 80 section 11).
 
+mod kernel;
 mod load;
 mod lookup;
 mod types;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use symbols::{ExportSymbols, SymbolFile};
 use target::{Module, SymbolPaths, SymbolState, SymbolStatus};
 
-use crate::core::Core;
+use crate::core::{Core, ModuleKey, key_of};
 
 /// What one module has.
 pub(crate) struct ModuleSymbols {
@@ -49,9 +50,9 @@ pub(crate) struct Symbolizer {
     paths: RefCell<SymbolPaths>,
     /// The dump's (or image's) own folder.
     own_folder: Option<PathBuf>,
-    loaded: RefCell<HashMap<u64, Rc<ModuleSymbols>>>,
+    loaded: RefCell<HashMap<ModuleKey, Rc<ModuleSymbols>>>,
     /// Modules being loaded now: loading may read memory, which must not load again.
-    loading: RefCell<Vec<u64>>,
+    loading: RefCell<Vec<ModuleKey>>,
     /// Base of the kernel image and the anchors, on kernel targets.
     kernel: Cell<Option<(u64, KernelAnchors)>>,
 }
@@ -93,7 +94,7 @@ impl Symbolizer {
         let mut loaded = self.loaded.borrow_mut();
         let mut count = 0;
         for module in modules.iter().filter(|m| wanted(m)) {
-            loaded.remove(&module.base);
+            loaded.remove(&key_of(module));
             count += 1;
         }
         count
@@ -101,7 +102,7 @@ impl Symbolizer {
 
     /// What the module has, if that was asked before.
     pub(crate) fn known(&self, module: &Module) -> Option<Rc<ModuleSymbols>> {
-        self.loaded.borrow().get(&module.base).cloned()
+        self.loaded.borrow().get(&key_of(module)).cloned()
     }
 
     /// What the module has, looked for once. `None` while it is being looked for.
@@ -109,13 +110,19 @@ impl Symbolizer {
         if let Some(known) = self.known(module) {
             return Some(known);
         }
-        if self.loading.borrow().contains(&module.base) {
+        let key = key_of(module);
+        if self.loading.borrow().contains(&key) {
             return None;
         }
-        self.loading.borrow_mut().push(module.base);
+        self.loading.borrow_mut().push(key);
         let symbols = Rc::new(self.load(module));
-        self.loading.borrow_mut().retain(|&base| base != module.base);
-        self.loaded.borrow_mut().insert(module.base, Rc::clone(&symbols));
+        self.loading.borrow_mut().retain(|&other| other != key);
+        self.loaded.borrow_mut().insert(key, Rc::clone(&symbols));
+        if let (Some((base, _)), Some(file)) = (self.kernel.get(), symbols.file.as_deref())
+            && base == module.base
+        {
+            self.adapt_translator(module, file);
+        }
         Some(symbols)
     }
 

@@ -87,17 +87,17 @@ impl Symbolizer {
     /// Locals in scope where `frame` is: its own instruction if it is exact, else the call before.
     pub(crate) fn locals(&self, frame: &Frame, lookup: u64) -> Result<Vec<Local>> {
         let Some(module) = self.core.module_at(lookup) else { return Ok(Vec::new()) };
-        let symbols = self.of(module);
+        let symbols = self.of(&module);
         let Some(file) = symbols.as_ref().and_then(|s| s.file.as_deref()) else {
             return Err(TargetError::failed_because(
                 "no_symbols",
                 format!("{} has no symbols that list locals", module.name),
             ));
         };
-        let found = file.locals_at(lookup - module.base).map_err(|e| failed(module, &e))?;
+        let found = file.locals_at(lookup - module.base).map_err(|e| failed(&module, &e))?;
         let context = frame.context.as_deref();
         let virtual_frame = context.and_then(|c| self.virtual_frame(c, lookup));
-        Ok(found.into_iter().map(|var| place(var, module, context, virtual_frame)).collect())
+        Ok(found.into_iter().map(|var| place(var, &module, context, virtual_frame)).collect())
     }
 
     /// `$T0` of an x86 frame: ebp where the frame program says so or there is none.
