@@ -61,8 +61,8 @@ impl<'a> CoffSymbols<'a> {
             if !matches!(class, 2 | 3) || section == 0 || section > pe.sections.len() {
                 continue;
             }
-            // A static with auxiliary records and value 0 describes a section.
-            if class == 3 && record[17] > 0 {
+            // A static with auxiliary records describes a section, unless it is a function.
+            if class == 3 && record[17] > 0 && field::le16(record, 14) != 0x20 {
                 continue;
             }
             let name = if record[..4] == [0; 4] {
