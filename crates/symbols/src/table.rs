@@ -55,7 +55,7 @@ impl Table {
         let rva = u32::try_from(rva).ok()?;
         let after = self.entries.partition_point(|e| e.rva <= rva);
         let at = self.entries.get(after.checked_sub(1)?)?.rva;
-        let same = self.entries[..after].iter().rev().take_while(|e| e.rva == at).take(64);
+        let same = self.entries[..after].iter().rev().take_while(|e| e.rva == at).take(4096);
         let key = |e: &&Entry| (e.kind != SymbolKind::Function, e.name.len(), std::cmp::Reverse(e.name.clone()));
         same.min_by_key(key).map(Entry::symbol)
     }

@@ -344,3 +344,115 @@ fn shown_name(name: &[u8], index: u32) -> String {
     let shared = name.contains("<unnamed-tag>") || name.contains("<anonymous-tag>") || name.contains("__unnamed");
     if shared || name.is_empty() { format!("{name}#{index:x}") } else { name.into_owned() }
 }
+
+#[cfg(test)]
+mod tests {
+    use target::{TypeKind, TypeRef};
+
+    use super::Layouts;
+    use crate::pdb::types::TypeStream;
+
+    /// A type stream with these records, from index 0x1000 on.
+    fn stream(records: &[(u16, Vec<u8>)]) -> TypeStream {
+        let mut bytes = vec![0u8; 56];
+        bytes[4] = 56;
+        bytes[8..12].copy_from_slice(&0x1000u32.to_le_bytes());
+        bytes[12..16].copy_from_slice(&(0x1000 + records.len() as u32).to_le_bytes());
+        for (kind, data) in records {
+            bytes.extend(u16::try_from(data.len() + 2).unwrap().to_le_bytes());
+            bytes.extend(kind.to_le_bytes());
+            bytes.extend(data);
+        }
+        TypeStream::parse(bytes).unwrap()
+    }
+
+    fn words(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|w| w.to_le_bytes()).collect()
+    }
+
+    fn structure(fields: u32, size: u16, name: &str) -> (u16, Vec<u8>) {
+        let mut data = vec![1, 0, 0, 0];
+        data.extend(words(&[fields, 0, 0]));
+        data.extend(size.to_le_bytes());
+        data.extend(name.bytes().chain([0]));
+        (0x1505, data)
+    }
+
+    fn member(ty: u32, offset: u16, name: &str) -> Vec<u8> {
+        let mut data = vec![0x0d, 0x15, 3, 0];
+        data.extend(ty.to_le_bytes());
+        data.extend(offset.to_le_bytes());
+        data.extend(name.bytes().chain([0]));
+        while data.len() % 4 != 0 {
+            data.push(0xf0 + (4 - data.len() % 4) as u8);
+        }
+        data
+    }
+
+    #[test]
+    fn members_bits_arrays_and_bases() {
+        let mut fields = vec![0, 0x14, 3, 0];
+        fields.extend(words(&[0x1003]));
+        fields.extend([0, 0, 0xf2, 0xf1]);
+        fields.extend(member(0x1001, 8, "flag"));
+        fields.extend(member(0x1002, 12, "text"));
+        let types = stream(&[
+            (0x1203, fields),
+            (0x1205, [words(&[0x75]), vec![3, 5]].concat()),
+            (0x1503, [words(&[0x70, 0x75]), vec![15, 0, 0]].concat()),
+            structure(0, 8, "Base"),
+            structure(0x1000, 32, "Derived"),
+        ]);
+        let layout = Layouts::new(&types, 8).layout(0x1004).unwrap();
+        assert_eq!((layout.name.as_str(), layout.kind, layout.size), ("Derived", TypeKind::Struct, 32));
+        let rows: Vec<_> =
+            layout.fields.iter().map(|f| (f.name.as_str(), f.offset, f.bits, f.base_class)).collect();
+        let expected = [("Base", 0, None, true), ("flag", 8, Some((5, 3)), false), ("text", 12, None, false)];
+        assert_eq!(rows, expected);
+        assert!(matches!(&layout.fields[2].ty, TypeRef::Array { count: 15, size: 15, .. }));
+    }
+
+    #[test]
+    fn types_that_contain_themselves_end() {
+        // A modifier and an array of themselves, a pointer pair, a field list that goes on in itself.
+        let mut fields = member(0x1005, 0, "");
+        fields.extend([4, 0x14, 0, 0]);
+        fields.extend(words(&[0x1004]));
+        let types = stream(&[
+            (0x1001, words(&[0x1000, 0])),
+            (0x1503, [words(&[0x1001, 0x75]), vec![15, 0, 0]].concat()),
+            (0x1002, words(&[0x1003, 0x1_000c])),
+            (0x1002, words(&[0x1002, 0x1_000c])),
+            (0x1203, fields),
+            structure(0x1004, 8, "Self"),
+        ]);
+        let layouts = Layouts::new(&types, 8);
+        for index in 0x1000..0x1005 {
+            let _ = layouts.reference(index);
+        }
+        assert!(layouts.layout(0x1005).unwrap().fields.len() <= super::MAX_FIELDS + 16);
+    }
+
+    #[test]
+    fn branching_types_end() {
+        // Each function takes 60 of the next; each structure holds 200 nameless ones of the next.
+        let mut records = Vec::new();
+        for level in 0..17u32 {
+            let arguments = [vec![60], vec![0x1000 + 2 * level + 2; 60]].concat();
+            records.push((0x1008, words(&[3, 0, 0x1000 + 2 * level + 1])));
+            records.push((0x1201, words(&arguments)));
+        }
+        let types = stream(&records);
+        let TypeRef::Function { text } = Layouts::new(&types, 8).reference(0x1000) else { panic!() };
+        assert!(text.len() < 100_000);
+
+        let mut records = Vec::new();
+        for level in 0..17u32 {
+            let next = 0x1000 + 2 * level + 3;
+            records.push((0x1203, (0..200).flat_map(|_| member(next, 0, "")).collect()));
+            records.push(structure(0x1000 + 2 * level, 8, "S"));
+        }
+        let types = stream(&records);
+        assert!(Layouts::new(&types, 8).layout(0x1001).is_some());
+    }
+}
