@@ -41,18 +41,34 @@ pub enum Op {
 #[serde(tag = "message", rename_all = "snake_case")]
 pub enum Message {
     /// The engine exists. First message, or [`Message::Fatal`].
-    Ready { build: String, engine: String, arch: String },
+    Ready {
+        build: String,
+        engine: String,
+        arch: String,
+    },
     /// No engine; the worker exits.
-    Fatal { text: String },
+    Fatal {
+        text: String,
+    },
     /// The opener's target now exists or is claimed.
-    Committed { id: u64 },
+    Committed {
+        id: u64,
+    },
     /// The target is loaded; only the opener's report is left.
-    Opened { id: u64 },
+    Opened {
+        id: u64,
+    },
     /// A step of a job, in words.
-    Progress { id: u64, text: String },
+    Progress {
+        id: u64,
+        text: String,
+    },
     Log(LogLine),
     /// Exactly one per request.
-    Done { id: u64, result: Outcome },
+    Done {
+        id: u64,
+        result: Outcome,
+    },
 }
 
 /// A log record of the worker.

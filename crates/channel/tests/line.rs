@@ -42,8 +42,7 @@ fn message() -> impl Strategy<Value = Message> {
             id,
             result: Outcome::Ok { data, interrupted }
         }),
-        (any::<u64>(), value())
-            .prop_map(|(id, error)| Message::Done { id, result: Outcome::Err { error } }),
+        (any::<u64>(), value()).prop_map(|(id, error)| Message::Done { id, result: Outcome::Err { error } }),
     ]
 }
 
@@ -55,11 +54,7 @@ fn request() -> impl Strategy<Value = Request> {
         any::<u64>().prop_map(|job| Op::Cancel { job }),
         Just(Op::End),
     ];
-    (any::<u64>(), op, any::<Option<u64>>()).prop_map(|(id, op, patience_ms)| Request {
-        id,
-        op,
-        patience_ms,
-    })
+    (any::<u64>(), op, any::<Option<u64>>()).prop_map(|(id, op, patience_ms)| Request { id, op, patience_ms })
 }
 
 proptest! {
@@ -129,10 +124,8 @@ fn lines_past_the_bound_are_refused_on_both_sides() {
 
 #[test]
 fn a_line_of_one_mebibyte_passes() {
-    let message = Message::Done {
-        id: 1,
-        result: Outcome::Ok { data: json!("y".repeat(1 << 20)), interrupted: false },
-    };
+    let message =
+        Message::Done { id: 1, result: Outcome::Ok { data: json!("y".repeat(1 << 20)), interrupted: false } };
     let mut buffer = LineBuffer::new();
     buffer.extend(&encode(&message).unwrap());
     assert_eq!(buffer.next::<Message>().unwrap(), Some(message));

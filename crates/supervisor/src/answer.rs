@@ -51,7 +51,11 @@ fn too_large(tool: &ToolEntry, bytes: usize, bound: usize) -> ToolError {
         .into_iter()
         .filter(|name| schema.get("properties").is_some_and(|properties| properties.get(name).is_some()))
         .collect();
-    let how = if offered.is_empty() { "ask for less".to_owned() } else { format!("ask for less with {}", offered.join(", ")) };
+    let how = if offered.is_empty() {
+        "ask for less".to_owned()
+    } else {
+        format!("ask for less with {}", offered.join(", "))
+    };
     ToolError::new(
         Category::Debugger,
         format!("the answer of {} is {bytes} bytes; at most {bound} are sent: {how}", tool.name),
@@ -83,7 +87,9 @@ pub(crate) fn finish(
     if text.len() > bound {
         let (kept, whole) = (prefix(&text, bound).len(), text.len());
         text.truncate(kept);
-        text.push_str(&format!("\n[cut here: {whole} bytes in all, {kept} shown; ask for less to see the rest]"));
+        text.push_str(&format!(
+            "\n[cut here: {whole} bytes in all, {kept} shown; ask for less to see the rest]"
+        ));
     }
     if interrupted {
         text.push_str("\n[interrupted on request, partial]");
@@ -128,6 +134,48 @@ mod tests {
         assert_eq!(prefix("aéb", 2), "a");
         assert_eq!(prefix("aéb", 3), "aé");
         assert_eq!(prefix("ab", 9), "ab");
+    }
+
+    fn execute() -> &'static ToolEntry {
+        tools::find("execute").unwrap()
+    }
+
+    #[test]
+    fn a_cut_success_says_so_and_a_raw_one_has_no_structure() {
+        let data = json!({ "text": "half" });
+        let whole = finish(execute(), data.clone(), false, &Surface::all(), 1 << 20).unwrap();
+        assert_eq!((whole.text.as_str(), whole.structured, whole.is_error), ("half", None, false));
+        let cut = finish(execute(), data, true, &Surface::all(), 1 << 20).unwrap();
+        assert_eq!(cut.text, "half\n[interrupted on request, partial]");
+    }
+
+    #[test]
+    fn a_long_raw_text_is_cut_and_says_how_much_there_was() {
+        let long = finish(execute(), json!({ "text": "é".repeat(100) }), false, &Surface::all(), 31).unwrap();
+        assert!(
+            long.text.starts_with(&"é".repeat(15)) && !long.text.contains(&"é".repeat(16)),
+            "{}",
+            long.text
+        );
+        assert!(long.text.contains("200 bytes in all"), "{}", long.text);
+    }
+
+    #[test]
+    fn a_typed_answer_past_the_bound_is_an_error_that_names_the_way_out() {
+        let tool = tools::find("session_status").unwrap();
+        let page = json!({ "sessions": [], "max_sessions": 4 });
+        let answer = finish(tool, page.clone(), false, &Surface::all(), 1 << 20).unwrap();
+        assert_eq!(answer.structured.unwrap()["status"], "ok");
+        let error = finish(tool, page, false, &Surface::all(), 10).unwrap_err();
+        assert_eq!((error.category, error.reason.as_deref()), (Category::Debugger, Some("answer_too_large")));
+        let narrowed = too_large(tools::find("read_memory").unwrap(), 2, 1);
+        assert!(narrowed.message.contains("size"), "{}", narrowed.message);
+    }
+
+    #[test]
+    fn data_that_is_not_the_tools_output_is_internal() {
+        let error = finish(execute(), json!({ "text": 1 }), false, &Surface::all(), 1 << 20).unwrap_err();
+        assert_eq!(error.category, Category::Internal);
     }
 
     #[test]

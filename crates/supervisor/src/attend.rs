@@ -32,7 +32,11 @@ pub(crate) fn attend(
     tokio::spawn(watch(Arc::clone(session), child, output));
 }
 
-async fn write(session: Arc<Session>, mut input: ChildStdin, mut outgoing: mpsc::UnboundedReceiver<Outgoing>) {
+async fn write(
+    session: Arc<Session>,
+    mut input: ChildStdin,
+    mut outgoing: mpsc::UnboundedReceiver<Outgoing>,
+) {
     let hang_up = session.hang_up.clone();
     let writing = async {
         while let Some(next) = outgoing.recv().await {
@@ -72,7 +76,8 @@ fn at_the_front(session: &Session, next: Outgoing) -> Option<Vec<u8>> {
     match channel::encode(&Request { id: next.id, op: next.op, patience_ms }) {
         Ok(line) => Some(line),
         Err(error) => {
-            let error = ToolError::new(Category::InvalidArgument, format!("the arguments are too long: {error}"));
+            let error =
+                ToolError::new(Category::InvalidArgument, format!("the arguments are too long: {error}"));
             session.dispatch(Message::Done { id: next.id, result: refused(&error) });
             None
         }
@@ -141,5 +146,96 @@ fn how(status: Option<ExitStatus>, fatal: Option<&str>, cause: Option<Cause>) ->
         ),
         (None, Some(Cause::Stack)) => format!("its stack overflowed; {ended}"),
         (None, None) => ended,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::Milestones;
+    use crate::session::{Ask, Birth, Gate};
+    use crate::stderr::LastWords;
+    use crate::{Config, Supervisor};
+    use serde_json::{Value, json};
+    use tokio::sync::mpsc::UnboundedReceiver;
+
+    fn session() -> (Arc<Session>, UnboundedReceiver<Outgoing>) {
+        let shared = Arc::clone(&Supervisor::new(Config::default()).shared);
+        let (id, aim) = ("sess-1".to_owned(), "x.dmp".to_owned());
+        let (client, engine) = (std::sync::Weak::new(), "scripted".to_owned());
+        Session::new(Birth { id, aim, pid: 1, engine, shared, client, last_words: LastWords::none() })
+    }
+
+    fn ask(session: &Session, gate: Gate, retires: bool) -> Arc<crate::call::Call> {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let op = Op::Run { operation: "execute".into(), args: json!({}) };
+        let (name, key, milestones) = ("execute".to_owned(), String::new(), Milestones::none());
+        session.submit(Ask { name, key, op, gate, deadline, retires, milestones }).unwrap()
+    }
+
+    fn front(session: &Session, outgoing: &mut UnboundedReceiver<Outgoing>) -> Option<Value> {
+        let line = at_the_front(session, outgoing.try_recv().unwrap())?;
+        Some(serde_json::from_slice(&line).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_named_call_behind_a_retiring_one_never_reaches_the_engine() {
+        let (session, mut outgoing) = session();
+        ask(&session, Gate::Named, true);
+        let named = ask(&session, Gate::Named, false);
+        ask(&session, Gate::Default, false);
+        let first = front(&session, &mut outgoing).unwrap();
+        assert!(first["patience_ms"].as_u64().is_some_and(|ms| (4000..=5000).contains(&ms)), "{first}");
+        assert_eq!(session.row(true).state, "retired");
+        assert_eq!(front(&session, &mut outgoing), None);
+        let error = named.answer().await.unwrap_err();
+        assert_eq!(error.category, Category::StaleSession);
+        assert!(error.message.contains("was retired"), "{}", error.message);
+        assert!(front(&session, &mut outgoing).is_some(), "an unnamed call still reaches the worker");
+        drop(session.control(Op::End, Gate::Teardown).unwrap());
+        assert_eq!(front(&session, &mut outgoing).unwrap()["op"], "end");
+        assert_eq!(session.row(true).state, "closed");
+    }
+
+    #[tokio::test]
+    async fn calls_queued_behind_the_end_are_refused_at_their_turn() {
+        let (session, mut outgoing) = session();
+        let ahead = ask(&session, Gate::Default, false);
+        drop(session.control(Op::End, Gate::Teardown).unwrap());
+        let behind = ask(&session, Gate::Named, false);
+        assert!(front(&session, &mut outgoing).is_some());
+        assert!(front(&session, &mut outgoing).is_some());
+        assert!(front(&session, &mut outgoing).is_none());
+        assert_eq!(behind.answer().await.unwrap_err().category, Category::StaleSession);
+        let done = channel::Outcome::Ok { data: json!(1), interrupted: false };
+        session.dispatch(Message::Done { id: ahead.id, result: done });
+        assert_eq!(ahead.answer().await.unwrap().data, json!(1));
+    }
+
+    #[tokio::test]
+    async fn a_session_takes_so_many_calls_and_no_more() {
+        let (session, _outgoing) = session();
+        for _ in 0..256 {
+            ask(&session, Gate::Default, false);
+        }
+        let op = Op::Run { operation: "execute".into(), args: json!({}) };
+        let refused = session.submit(Ask {
+            name: "execute".into(),
+            key: String::new(),
+            op,
+            gate: Gate::Default,
+            deadline: Instant::now(),
+            retires: false,
+            milestones: Milestones::none(),
+        });
+        assert_eq!(refused.unwrap_err().category, Category::Capacity);
+    }
+
+    #[test]
+    fn causes_are_told_before_statuses() {
+        let memory = how(None, None, Some(Cause::Memory));
+        assert!(memory.starts_with("it reached its memory bound"), "{memory}");
+        assert!(how(None, Some("x"), None).contains("does not understand"));
+        assert_eq!(how(None, None, None), "it ended");
     }
 }

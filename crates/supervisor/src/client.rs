@@ -64,7 +64,8 @@ impl Client {
             return Err(CallFailure::UnknownTool { name, near });
         };
         if !surface.serves(name) {
-            let error = ToolError::new(Category::NotServed, format!("{name} is not served here; ask the operator"));
+            let error =
+                ToolError::new(Category::NotServed, format!("{name} is not served here; ask the operator"));
             return Ok(CallResult::error(&error, surface));
         }
         let admission = match tools::admit(entry, args) {
@@ -74,11 +75,13 @@ impl Client {
         let (client, interval) = (Arc::clone(self), self.shared.config.heartbeat);
         let answer = relay(progress, interval, |milestones| run(client, admission, milestones, cancel)).await;
         let bound = self.shared.config.answer_bytes;
-        let finished = answer
-            .and_then(|reply| answer::finish(entry, reply.data, reply.interrupted, surface, bound));
+        let finished =
+            answer.and_then(|reply| answer::finish(entry, reply.data, reply.interrupted, surface, bound));
         match finished {
             Ok(result) => Ok(result),
-            Err(error) if error.reason.as_deref() == Some(NO_WORKER) => Err(CallFailure::NoWorker(error.message)),
+            Err(error) if error.reason.as_deref() == Some(NO_WORKER) => {
+                Err(CallFailure::NoWorker(error.message))
+            }
             Err(error) => Ok(CallResult::error(&error, surface)),
         }
     }
@@ -91,7 +94,13 @@ impl Client {
     }
 
     fn scope(self: &Arc<Self>, tool: &str, milestones: Milestones, cancel: CancellationToken) -> Scope {
-        Scope { client: Arc::clone(self), tool: tool.to_owned(), milestones, cancel, deadline: deadline(self) }
+        Scope {
+            client: Arc::clone(self),
+            tool: tool.to_owned(),
+            milestones,
+            cancel,
+            deadline: deadline(self),
+        }
     }
 
     /// Sessions that are not closed, newest first.
@@ -136,7 +145,10 @@ async fn run(
     }
 }
 
-fn joined<T>(name: &str, result: Result<Result<T, ToolError>, tokio::task::JoinError>) -> Result<T, ToolError> {
+fn joined<T>(
+    name: &str,
+    result: Result<Result<T, ToolError>, tokio::task::JoinError>,
+) -> Result<T, ToolError> {
     result.unwrap_or_else(|error| {
         tracing::error!(tool = name, %error, "a tool broke in the supervisor");
         Err(ToolError::new(Category::Internal, format!("{name} broke: {error}; please report this")))

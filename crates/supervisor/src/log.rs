@@ -173,7 +173,10 @@ mod tests {
         ring.push(0, "info", None, "supervisor", "session sess-bb closed");
         ring.push(0, "info", None, "supervisor", "listening");
         let page = ring.page(&query("info", 9), |session| session == "sess-aa");
-        assert_eq!(page.records.iter().map(|r| r.message.as_str()).collect::<Vec<_>>(), ["mine", "listening"]);
+        assert_eq!(
+            page.records.iter().map(|r| r.message.as_str()).collect::<Vec<_>>(),
+            ["mine", "listening"]
+        );
         let one = LogQuery { session_id: Some("sess-aa".into()), ..query("info", 9) };
         assert_eq!(ring.page(&one, |session| session == "sess-aa").matched, 1);
     }

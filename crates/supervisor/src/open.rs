@@ -133,7 +133,8 @@ impl Scope {
         let client = &self.client;
         let slot = client.admit()?;
         let id = handle()?;
-        let no_worker = |why: String| ToolError::new(Category::Internal, why).because(NO_WORKER).with("target", "no");
+        let no_worker =
+            |why: String| ToolError::new(Category::Internal, why).because(NO_WORKER).with("target", "no");
         let worker = process::start(&client.shared, &id).await.map_err(no_worker)?;
         let pid = worker.pid;
         let (session, outgoing) = Session::new(Birth {
@@ -149,7 +150,9 @@ impl Scope {
             let mut held = lock(&client.sessions);
             if client.shared.closing() {
                 // Dropping the child kills it; it holds nothing.
-                return Err(ToolError::new(Category::Capacity, "the server is shutting down").with("target", "no"));
+                return Err(
+                    ToolError::new(Category::Capacity, "the server is shutting down").with("target", "no")
+                );
             }
             held.all.push(Arc::clone(&session));
             held.forget(client.shared.config.history);

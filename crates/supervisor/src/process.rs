@@ -92,8 +92,9 @@ fn command(shared: &Shared) -> Result<(Command, PathBuf), String> {
 pub(crate) async fn start(shared: &Arc<Shared>, id: &str) -> Result<Worker, String> {
     let (mut command, image) = command(shared)?;
     let image = image.display();
-    let mut child =
-        command.spawn().map_err(|error| format!("no engine worker could be started from {image}: {error}"))?;
+    let mut child = command
+        .spawn()
+        .map_err(|error| format!("no engine worker could be started from {image}: {error}"))?;
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(input), Some(output), Some(errors), Some(pid)) = (pipes.0, pipes.1, pipes.2, child.id()) else {
         return Err(format!("the engine worker started from {image} has no pipes"));

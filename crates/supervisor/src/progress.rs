@@ -111,13 +111,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn milestones_then_heartbeats_strictly_increasing() {
         let heard = Arc::new(Heard::default());
-        let answer = relay(Some(heard.clone() as Arc<dyn ProgressSink>), Duration::from_secs(10), async |m: Milestones| {
-            m.say("spawned");
-            m.say("committed");
-            tokio::time::sleep(Duration::from_secs(25)).await;
-            m.say("opened");
-            7
-        })
+        let answer = relay(
+            Some(heard.clone() as Arc<dyn ProgressSink>),
+            Duration::from_secs(10),
+            async |m: Milestones| {
+                m.say("spawned");
+                m.say("committed");
+                tokio::time::sleep(Duration::from_secs(25)).await;
+                m.say("opened");
+                7
+            },
+        )
         .await;
         assert_eq!(answer, 7);
         let heard = heard.0.lock().unwrap();

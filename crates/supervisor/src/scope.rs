@@ -66,7 +66,8 @@ impl Scope {
         }
         let current = self.client.live().into_iter().find(|session| !session.state().ending);
         current.map(|session| (session, Gate::Default)).ok_or_else(|| {
-            ToolError::new(Category::StaleSession, "no session is open; open a target first").then(&["open_dump"])
+            ToolError::new(Category::StaleSession, "no session is open; open a target first")
+                .then(&["open_dump"])
         })
     }
 
@@ -173,13 +174,17 @@ impl Sessions for Scope {
                 return Err(ToolError::new(Category::WorkerLost, message).about(&session.id));
             }
             Err(_) => {
-                let message = format!("the worker of session {} did not take the interrupt in time", session.id);
-                return Err(ToolError::new(Category::Timeout, message).about(&session.id).then(&["end_session"]));
+                let message =
+                    format!("the worker of session {} did not take the interrupt in time", session.id);
+                return Err(ToolError::new(Category::Timeout, message)
+                    .about(&session.id)
+                    .then(&["end_session"]));
             }
         };
         let outcome = reply.data.get("outcome").cloned().unwrap_or_default();
         let outcome: InterruptOutcome = serde_json::from_value(outcome).map_err(|error| {
-            ToolError::new(Category::Internal, format!("the worker's interrupt outcome: {error}")).about(&session.id)
+            ToolError::new(Category::Internal, format!("the worker's interrupt outcome: {error}"))
+                .about(&session.id)
         })?;
         let job = reply.data.get("tool").and_then(Value::as_str).map(ToOwned::to_owned);
         Ok(Interrupted { session_id: session.id.clone(), outcome, job })

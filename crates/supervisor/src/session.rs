@@ -210,10 +210,14 @@ impl Session {
                  or end the session and open again",
                 self.id
             ),
-            phase => format!("session {} {} {ago} s ago: {why}. Open the target again", self.id, match phase {
-                Phase::Failed => "failed to open",
-                _ => "was closed",
-            }),
+            phase => format!(
+                "session {} {} {ago} s ago: {why}. Open the target again",
+                self.id,
+                match phase {
+                    Phase::Failed => "failed to open",
+                    _ => "was closed",
+                }
+            ),
         };
         ToolError::new(Category::StaleSession, message).about(&self.id).then(&["open_dump", "session_status"])
     }
@@ -225,7 +229,8 @@ impl Session {
             return Err(refusal);
         }
         if state.calls.len() >= CALLS {
-            let message = format!("{CALLS} calls wait on session {} already; wait for their answers", self.id);
+            let message =
+                format!("{CALLS} calls wait on session {} already; wait for their answers", self.id);
             return Err(ToolError::new(Category::Capacity, message).about(&self.id));
         }
         let id = if matches!(ask.op, Op::Open { .. }) { OPEN_ID } else { state.next_id };
@@ -367,7 +372,8 @@ impl Session {
     fn settle(&self, state: &mut State, answer: &Answer) {
         match answer {
             Ok(reply) => {
-                let text = |field: &str| reply.data.get(field).and_then(|v| v.as_str()).map(ToOwned::to_owned);
+                let text =
+                    |field: &str| reply.data.get(field).and_then(|v| v.as_str()).map(ToOwned::to_owned);
                 state.kind = text("kind");
                 if let Some(engine) = text("engine") {
                     state.engine = engine;
@@ -403,7 +409,9 @@ impl Session {
                  other sessions are not affected; open the target again",
                 self.id, self.pid
             );
-            let mut error = ToolError::new(Category::WorkerLost, message).about(&self.id).then(&["open_dump", "server_log"]);
+            let mut error = ToolError::new(Category::WorkerLost, message)
+                .about(&self.id)
+                .then(&["open_dump", "server_log"]);
             if memory {
                 error = error.because("memory_bound");
             }

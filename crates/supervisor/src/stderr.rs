@@ -59,10 +59,21 @@ impl LastWords {
     }
 }
 
+#[cfg(test)]
+impl LastWords {
+    pub(crate) fn none() -> Arc<Self> {
+        let (cause, line) = (Mutex::new(None), Mutex::new(None));
+        Arc::new(Self { cause, line, ended: watch::Sender::new(true) })
+    }
+}
+
 /// Starts draining.
 pub(crate) fn drain(stderr: ChildStderr, shared: Arc<Shared>, session: String) -> Arc<LastWords> {
-    let words =
-        Arc::new(LastWords { cause: Mutex::new(None), line: Mutex::new(None), ended: watch::Sender::new(false) });
+    let words = Arc::new(LastWords {
+        cause: Mutex::new(None),
+        line: Mutex::new(None),
+        ended: watch::Sender::new(false),
+    });
     let heard = Arc::clone(&words);
     tokio::spawn(async move {
         read(stderr, &heard, &shared, &session).await;

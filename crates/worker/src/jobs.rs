@@ -86,8 +86,7 @@ impl Jobs {
                     Work::Run { operation, .. } => operation.clone(),
                     Work::End => "end".to_owned(),
                 };
-                state.running =
-                    Some(Running { id: queued.id, name, flag: Arc::clone(&flag), raised: false });
+                state.running = Some(Running { id: queued.id, name, flag: Arc::clone(&flag), raised: false });
                 return Taken { queued, flag, barred };
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -142,7 +141,12 @@ impl Jobs {
         let mut state = self.state();
         state.tearing_down = true;
         state.queue.clear();
-        state.queue.push_back(Queued { id: u64::MAX, work: Work::End, patience: None, arrived: Instant::now() });
+        state.queue.push_back(Queued {
+            id: u64::MAX,
+            work: Work::End,
+            patience: None,
+            arrived: Instant::now(),
+        });
         if let Some(running) = state.running.as_mut()
             && running.name != "end"
         {

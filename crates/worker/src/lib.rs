@@ -68,9 +68,8 @@ pub fn main(factories: Factories) -> i32 {
     let code = match engine {
         Ok(()) => reader::read(channel.input, &jobs, &emitter),
         Err(error) => {
-            emitter.emit(&channel::Message::Fatal {
-                text: format!("the engine thread did not start: {error}"),
-            });
+            emitter
+                .emit(&channel::Message::Fatal { text: format!("the engine thread did not start: {error}") });
             1
         }
     };

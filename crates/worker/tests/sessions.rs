@@ -104,13 +104,15 @@ async fn kill_9_during_a_call_is_worker_lost_at_once_and_others_live() {
 #[tokio::test]
 async fn a_panic_costs_its_job() {
     let rig = rig();
-    let session = rig.open_script(script(json!({ "bad": [{ "panic": "index out of bounds" }] }))).await.unwrap();
+    let session =
+        rig.open_script(script(json!({ "bad": [{ "panic": "index out of bounds" }] }))).await.unwrap();
     let error = rig.line(None, "bad").await.unwrap_err();
     assert_eq!(error.category, Category::Internal);
     assert!(error.message.contains("index out of bounds at "), "{}", error.message);
     assert!(error.message.contains("script.rs:"), "{}", error.message);
     assert_eq!(rig.line(None, "echo").await.unwrap(), "hello");
-    until(Duration::from_secs(2), async || rig.log(&session).await.contains("error worker::panics panic:")).await;
+    until(Duration::from_secs(2), async || rig.log(&session).await.contains("error worker::panics panic:"))
+        .await;
 }
 
 #[tokio::test]
@@ -141,7 +143,9 @@ async fn a_worker_at_its_memory_bound_says_so() {
     let mut small = config();
     small.worker_env.push(("WINDBG_MCP_WORKER_MEMORY_MB".into(), "64".into()));
     let rig = rig_with(small);
-    let grow = script(json!({ "grow": [{ "allocate": { "mib": 100 } }], "some": [{ "allocate": { "mib": 20 } }, { "say": "ok" }] }));
+    let grow = script(
+        json!({ "grow": [{ "allocate": { "mib": 100 } }], "some": [{ "allocate": { "mib": 20 } }, { "say": "ok" }] }),
+    );
     rig.open_script(grow).await.unwrap();
     assert_eq!(rig.line(None, "some").await.unwrap(), "ok");
     let error = rig.line(None, "grow").await.unwrap_err();
@@ -295,7 +299,10 @@ async fn a_timed_out_job_goes_on_and_one_behind_it_is_not_run() {
     let b = rig.spawn_line(&session, "echo");
     let error = a.await.unwrap().unwrap_err();
     assert_eq!(error.category, Category::Timeout);
-    assert!(error.message.contains("same call again") && error.next.contains(&"interrupt".to_owned()), "{error:?}");
+    assert!(
+        error.message.contains("same call again") && error.next.contains(&"interrupt".to_owned()),
+        "{error:?}"
+    );
     assert_eq!(b.await.unwrap().unwrap_err().category, Category::NotRun);
     assert!(rig.row(&session).await.busy.is_some(), "the late answer keeps the session busy");
     until(Duration::from_secs(5), async || rig.row(&session).await.busy.is_none()).await;
@@ -419,7 +426,11 @@ async fn a_workers_environment_has_no_secrets() {
     let (_, names) = rig.client.sessions().operate(None, "environment", json!({})).await.unwrap();
     let names: Vec<&str> = names.as_array().unwrap().iter().filter_map(|name| name.as_str()).collect();
     assert!(names.contains(&"PATH") && names.contains(&"WINDBG_MCP_ENGINE_DIR"));
-    assert!(!names.iter().any(|n| n.starts_with("WINDBG_MCP_PROFILE") || n.starts_with("WINDBG_MCP_LISTEN_TOKEN")));
+    assert!(
+        !names
+            .iter()
+            .any(|n| n.starts_with("WINDBG_MCP_PROFILE") || n.starts_with("WINDBG_MCP_LISTEN_TOKEN"))
+    );
 }
 
 #[tokio::test]
@@ -437,7 +448,8 @@ async fn long_results_pass_and_too_long_ones_cost_their_call() {
 #[tokio::test]
 async fn a_gone_target_is_told_in_the_status() {
     let rig = rig();
-    let session = rig.open_script(script(json!({ "bye": [{ "gone": "the process exited" }] }))).await.unwrap();
+    let session =
+        rig.open_script(script(json!({ "bye": [{ "gone": "the process exited" }] }))).await.unwrap();
     assert_eq!(rig.line(None, "bye").await.unwrap_err().category, Category::StaleSession);
     let row = rig.row(&session).await;
     assert!(row.target_gone && row.live && row.state == "open");

@@ -1,4 +1,5 @@
-//! A worker that opens scripts and nothing else: what the tests of supervisor and worker spawn.
+//! A worker that opens scripts and nothing else: what the tests of supervisor and worker spawn. As a
+//! dump it opens a file that holds a script.
 //! `WINDBG_MCP_TEST_WORKER` makes it break the channel's rules.
 
 use std::io::{BufRead as _, Write as _};
@@ -19,7 +20,12 @@ fn main() {
                 engine: "scripted",
                 open: Box::new(|request, opener, halt| match request {
                     OpenRequest::Scripted { script } => scripted::open(script, opener, halt),
-                    _ => Err(ToolError::new(Category::Unsupported, "this worker opens scripts only")),
+                    OpenRequest::Dump { path, .. } => {
+                        let script = std::fs::read_to_string(path).map_err(|error| {
+                            ToolError::new(Category::Debugger, format!("cannot read {path}: {error}"))
+                        })?;
+                        scripted::open(&script, opener, halt)
+                    }
                 }),
                 operations: vec![
                     (scripted::OPERATION, scripted::run_line),

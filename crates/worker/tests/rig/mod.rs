@@ -72,12 +72,8 @@ impl Rig {
         page.sessions.into_iter().next().unwrap()
     }
     pub(crate) async fn log(&self, session: &str) -> String {
-        let query = LogQuery {
-            session_id: Some(session.into()),
-            level: "trace".into(),
-            limit: 500,
-            since: None,
-        };
+        let query =
+            LogQuery { session_id: Some(session.into()), level: "trace".into(), limit: 500, since: None };
         let page = self.client.sessions().log(query).await.unwrap();
         page.records.iter().map(|r| format!("{} {} {}\n", r.level, r.target, r.message)).collect()
     }
