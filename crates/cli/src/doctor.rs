@@ -49,7 +49,11 @@ impl Finding {
 fn set_symbol_path() -> String {
     let store = symbol_store::default_store().display().to_string();
     let path = format!("srv*{store}*{MICROSOFT}");
-    if cfg!(windows) { format!("setx _NT_SYMBOL_PATH \"{path}\"") } else { format!("export _NT_SYMBOL_PATH='{path}'") }
+    if cfg!(windows) {
+        format!("setx _NT_SYMBOL_PATH \"{path}\"")
+    } else {
+        format!("export _NT_SYMBOL_PATH='{path}'")
+    }
 }
 
 fn engines(known: Engines) -> Vec<Finding> {
@@ -57,7 +61,11 @@ fn engines(known: Engines) -> Vec<Finding> {
         if here {
             Finding::new(State::Fine, "engine", format!("{name}: dumps and images of x86, x64 and ARM64"))
         } else {
-            Finding::new(State::Less, "engine", format!("{name}: not in this build; nothing that is served needs it"))
+            Finding::new(
+                State::Less,
+                "engine",
+                format!("{name}: not in this build; nothing that is served needs it"),
+            )
         }
     };
     known.iter().map(row).collect()
@@ -134,8 +142,14 @@ async fn reach(url: String) -> Finding {
     });
     match tokio::time::timeout(REACH, asked).await {
         Ok(Ok(Ok(()))) => Finding::new(State::Fine, "network", format!("{name} answers")),
-        Ok(Ok(Err(error))) => Finding::new(State::Less, "network", format!("{name} does not answer: {error}")),
-        _ => Finding::new(State::Less, "network", format!("{name} did not answer within {} s", REACH.as_secs())),
+        Ok(Ok(Err(error))) => {
+            Finding::new(State::Less, "network", format!("{name} does not answer: {error}"))
+        }
+        _ => Finding::new(
+            State::Less,
+            "network",
+            format!("{name} did not answer within {} s", REACH.as_secs()),
+        ),
     }
 }
 
@@ -146,12 +160,16 @@ fn disk(folder: &Path) -> Finding {
             .fix("export TMPDIR=/a/folder/with/room");
     }
     match fs4::available_space(folder) {
-        Ok(bytes) if bytes < SPARE_DISK => {
-            Finding::new(State::Less, "disk", format!("{name} has {} MiB free; packed dumps may not fit", bytes >> 20))
-                .fix("export TMPDIR=/a/folder/with/room")
-        }
+        Ok(bytes) if bytes < SPARE_DISK => Finding::new(
+            State::Less,
+            "disk",
+            format!("{name} has {} MiB free; packed dumps may not fit", bytes >> 20),
+        )
+        .fix("export TMPDIR=/a/folder/with/room"),
         Ok(bytes) => Finding::new(State::Fine, "disk", format!("{name} has {} GiB free", bytes >> 30)),
-        Err(error) => Finding::new(State::Less, "disk", format!("how much of {name} is free is unknown ({error})")),
+        Err(error) => {
+            Finding::new(State::Less, "disk", format!("how much of {name} is free is unknown ({error})"))
+        }
     }
 }
 

@@ -23,7 +23,9 @@ fn is_dump(path: &Path) -> bool {
         return true;
     }
     if PACKED.contains(&own.as_str()) {
-        return path.file_stem().is_some_and(|stem| EXTENSIONS.contains(&extension(Path::new(stem)).as_str()));
+        return path
+            .file_stem()
+            .is_some_and(|stem| EXTENSIONS.contains(&extension(Path::new(stem)).as_str()));
     }
     let mut head = Vec::with_capacity(8);
     let read = std::fs::File::open(path).and_then(|file| file.take(8).read_to_end(&mut head));
@@ -47,7 +49,9 @@ fn below(folder: &Path, depth: usize, found: &mut Vec<PathBuf>, trouble: &mut Ve
         // Links to folders are not followed; links to files are.
         let is_link = path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
         match path.metadata() {
-            Ok(meta) if meta.is_dir() && !is_link && depth < DEEPEST => below(&path, depth + 1, found, trouble),
+            Ok(meta) if meta.is_dir() && !is_link && depth < DEEPEST => {
+                below(&path, depth + 1, found, trouble)
+            }
             Ok(meta) if meta.is_file() && is_dump(&path) => found.push(path),
             _ => {}
         }

@@ -30,9 +30,9 @@ fn definition(entry: &ToolEntry, surface: &Surface) -> Value {
 /// Parameters in one line: `address, size?`.
 fn parameters(entry: &ToolEntry) -> String {
     let schema = entry.input_schema();
-    let required: Vec<&str> = schema["required"].as_array().map_or_else(Vec::new, |list| {
-        list.iter().filter_map(Value::as_str).collect()
-    });
+    let required: Vec<&str> = schema["required"]
+        .as_array()
+        .map_or_else(Vec::new, |list| list.iter().filter_map(Value::as_str).collect());
     let names = schema["properties"].as_object().map(|map| map.keys().cloned().collect::<Vec<_>>());
     let marked: Vec<String> = names
         .unwrap_or_default()

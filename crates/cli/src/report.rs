@@ -79,11 +79,17 @@ pub(crate) fn short(triaged: &Triaged, style: Style) -> String {
     let path = style.bold(&plain(&triaged.path.display().to_string()));
     let text = match verdict(triaged) {
         Some(verdict) => {
-            format!("{} ({}, {})", plain(&verdict.sentence), cause(verdict.cause), sureness(verdict.confidence))
+            format!(
+                "{} ({}, {})",
+                plain(&verdict.sentence),
+                cause(verdict.cause),
+                sureness(verdict.confidence)
+            )
         }
         None => "No crash is recorded in it.".to_owned(),
     };
-    let bucket = bucket(triaged).map(|bucket| format!("\n  {}", style.cyan(&plain(&bucket)))).unwrap_or_default();
+    let bucket =
+        bucket(triaged).map(|bucket| format!("\n  {}", style.cyan(&plain(&bucket)))).unwrap_or_default();
     format!("{path}\n  {text}{bucket}")
 }
 
@@ -176,7 +182,8 @@ fn bug_check(report: &mut Report, triage: &CrashTriage) {
     let name = check.name.as_deref().unwrap_or("(no known name)");
     report.add("What", format!("bug check {} {name}", check.code));
     for (index, parameter) in check.parameters.iter().enumerate() {
-        let note = check.parameter_notes.as_ref().and_then(|notes| notes.get(index)).map_or("", String::as_str);
+        let note =
+            check.parameter_notes.as_ref().and_then(|notes| notes.get(index)).map_or("", String::as_str);
         report.add("", format!("{}. {parameter}  {note}", index + 1).trim_end());
     }
     let mut why = triage.analysis.leads.iter();
@@ -184,7 +191,9 @@ fn bug_check(report: &mut Report, triage: &CrashTriage) {
     why.take(6).for_each(|lead| report.add("", &lead.text));
     match (&triage.faulting_frame, &triage.faulting_frame_note) {
         (Some(frame), _) => report.add("Where", place(frame)),
-        (None, note) => report.add("Where", format!("no driver frame: {}", note.as_deref().unwrap_or("none found"))),
+        (None, note) => {
+            report.add("Where", format!("no driver frame: {}", note.as_deref().unwrap_or("none found")))
+        }
     }
     report.maybe("Blamed", check.driver.as_ref().map(|driver| format!("{driver} (by Windows itself)")));
     report.maybe("Pool tag", triage.analysis.pool_tag.as_ref());
@@ -254,13 +263,21 @@ fn system(report: &mut Report, triaged: &Triaged) {
     if let Some(time) = dump.and_then(|dump| dump.time.as_ref()) {
         let uptime = dump.and_then(|dump| dump.uptime_ms).map(|ms| {
             let minutes = ms / 60_000;
-            format!(", {} d {:02}:{:02} after the system started", minutes / 1440, minutes / 60 % 24, minutes % 60)
+            format!(
+                ", {} d {:02}:{:02} after the system started",
+                minutes / 1440,
+                minutes / 60 % 24,
+                minutes % 60
+            )
         });
         report.add("When", format!("{time}{}", uptime.unwrap_or_default()));
     }
     let os = summary.os.as_ref().map(|os| format!("Windows {}.{} build {}", os.major, os.minor, os.build));
     let arch = summary.arch.clone().unwrap_or_default();
-    report.add("System", format!("{}{}{arch}", os.as_deref().unwrap_or(""), if os.is_some() { ", " } else { "" }));
+    report.add(
+        "System",
+        format!("{}{}{arch}", os.as_deref().unwrap_or(""), if os.is_some() { ", " } else { "" }),
+    );
 }
 
 fn place(frame: &FrameInfo) -> String {
@@ -290,7 +307,10 @@ fn stack(report: &mut Report, frames: &[FrameInfo], truncated: bool) {
         report.lines.push(format!("  {line}"));
     }
     if frames.iter().take(FRAMES).any(|frame| frame.found == Found::Scan) {
-        report.lines.push(format!("  {}", style.dim("? marks guesses: words on the stack that look like return addresses")));
+        report.lines.push(format!(
+            "  {}",
+            style.dim("? marks guesses: words on the stack that look like return addresses")
+        ));
     }
     if truncated || frames.len() > FRAMES {
         report.lines.push(format!("  {}", style.dim("... and more")));
@@ -306,10 +326,12 @@ fn next(report: &mut Report, triaged: &Triaged) {
     let path = shell_quoted(&triaged.path.display().to_string());
     let mut calls = vec![format!("windbg-mcp call execute --dump {path} --json '{{\"command\": \"~*k\"}}'")];
     if matches!(triaged.crash, Crash::BugCheck(_)) {
-        calls = vec![format!("windbg-mcp call execute --dump {path} --json '{{\"command\": \"!thread; lmv\"}}'")];
+        calls =
+            vec![format!("windbg-mcp call execute --dump {path} --json '{{\"command\": \"!thread; lmv\"}}'")];
     }
     if let Some(module) = &triaged.module {
-        let name: String = module.name.chars().filter(|c| c.is_alphanumeric() || "_-.".contains(*c)).collect();
+        let name: String =
+            module.name.chars().filter(|c| c.is_alphanumeric() || "_-.".contains(*c)).collect();
         calls.push(format!("windbg-mcp call modules --dump {path} --json '{{\"filter\": \"{name}\"}}'"));
     }
     for call in calls {

@@ -33,7 +33,10 @@ pub(crate) enum Crash {
     BugCheck(Box<CrashTriage>),
     Exception(Box<ExceptionTriage>),
     /// The file opened but records no crash: why not, and where it stands.
-    None { why: String, frames: Vec<FrameInfo> },
+    None {
+        why: String,
+        frames: Vec<FrameInfo>,
+    },
 }
 
 /// A row of `modules`, as far as a report needs it.
@@ -247,7 +250,11 @@ pub(crate) async fn run(asked: &Triage, supervisor: &Arc<Supervisor>) -> i32 {
         }
         let Some((path, task)) = running.pop_front() else { break };
         let outcome = task.await.unwrap_or_else(|error| {
-            Err(Failure { path, message: format!("the triage itself failed: {error}; report this"), error: None })
+            Err(Failure {
+                path,
+                message: format!("the triage itself failed: {error}; report this"),
+                error: None,
+            })
         });
         bar.inc(1);
         printer.print(&outcome);

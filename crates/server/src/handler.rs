@@ -68,9 +68,10 @@ impl ServerHandler for McpServer {
         if let Some(error) = tools::catalogue::not_served(&request.name, &self.surface) {
             return Ok(answer(CallResult::error(&error, &self.surface)).into());
         }
-        let progress = context.meta.get_progress_token().map(|token| {
-            Arc::new(Notify { peer: context.peer.clone(), token }) as Arc<dyn ProgressSink>
-        });
+        let progress = context
+            .meta
+            .get_progress_token()
+            .map(|token| Arc::new(Notify { peer: context.peer.clone(), token }) as Arc<dyn ProgressSink>);
         let called =
             self.client.call(&request.name, request.arguments, &self.surface, progress, context.ct).await;
         match called {

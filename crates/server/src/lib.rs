@@ -39,7 +39,8 @@ pub async fn serve_stdio(
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
     let (input, output) = stdio_pipes();
-    let served = serve(supervisor, version, FirstRequest::new(AsyncRwTransport::new(input, output)), stop).await;
+    let served =
+        serve(supervisor, version, FirstRequest::new(AsyncRwTransport::new(input, output)), stop).await;
     supervisor.shutdown().await;
     served
 }

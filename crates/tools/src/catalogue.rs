@@ -154,7 +154,9 @@ mod tests {
             let at = order.iter().position(|name| *name == entry.name).unwrap();
             assert!(at >= last, "{} is out of order", entry.name);
             last = at;
-            assert!(CATALOGUE.iter().any(|(g, tools)| *g == entry.group.name() && tools.contains(&entry.name)));
+            assert!(
+                CATALOGUE.iter().any(|(g, tools)| *g == entry.group.name() && tools.contains(&entry.name))
+            );
         }
     }
 }

@@ -19,10 +19,7 @@ const INSTRUCTIONS: &[Fragment] = &[
         needs: &["backtrace", "registers", "modules", "threads"],
         text: "Then backtrace, registers, modules, threads.",
     },
-    Fragment::If {
-        needs: &["execute"],
-        text: "What no tool answers, execute does with a WinDbg command.",
-    },
+    Fragment::If { needs: &["execute"], text: "What no tool answers, execute does with a WinDbg command." },
     Fragment::Fixed(
         "Failures say what to do next by error.category: invalid_argument: fix it; debugger: ask something \
          else; unsupported: another tool or engine; timeout: the work may still finish, look with \

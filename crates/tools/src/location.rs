@@ -92,9 +92,10 @@ pub(crate) fn check_expression(field: &str, text: &str) -> Result<(), Vec<String
 /// The address an expression means.
 pub(crate) fn evaluate(target: &dyn Target, text: &str, halt: &Halt) -> Result<u64, ToolError> {
     target.evaluate(text, halt).map_err(|error| match error {
-        TargetError::Deadline(_) => {
-            ToolError::new(Category::NotRun, format!("resolving {text} was cut short: the call's time ran out"))
-        }
+        TargetError::Deadline(_) => ToolError::new(
+            Category::NotRun,
+            format!("resolving {text} was cut short: the call's time ran out"),
+        ),
         error => {
             let near = near_symbols(target, text, halt);
             let mut out = ToolError::from(error);
@@ -145,7 +146,10 @@ pub(crate) fn resolve(target: &dyn Target, at: &Coordinate, span: u64) -> Result
         ));
     };
     if hits.next().is_some() {
-        return Err(mismatch("module_ambiguous", format!("more than one loaded module is called {}", at.module)));
+        return Err(mismatch(
+            "module_ambiguous",
+            format!("more than one loaded module is called {}", at.module),
+        ));
     }
     same_image(target, at, module)?;
     let end = at.rva.0.checked_add(span);
@@ -179,7 +183,9 @@ fn same_image(target: &dyn Target, at: &Coordinate, module: &Module) -> Result<(
     let loaded = pdb_part(target, module);
     match (&at.identity.pdb, loaded) {
         (Some(asked), Some(loaded))
-            if (asked.guid, asked.age) != (loaded.guid, loaded.age) || asked.unmatched || loaded.unmatched =>
+            if (asked.guid, asked.age) != (loaded.guid, loaded.age)
+                || asked.unmatched
+                || loaded.unmatched =>
         {
             Err(mismatch("pdb_mismatch", format!("the PDB of the loaded {} is another one", at.module)))
         }

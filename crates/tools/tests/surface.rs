@@ -203,7 +203,8 @@ fn what_admission_refuses_and_what_it_forgives() {
 
 #[test]
 fn a_slip_in_a_key_is_met_with_the_right_one() {
-    let error = admit(tools::find("disassemble").unwrap(), arguments(json!({ "adress": "0x1" }))).err().unwrap();
+    let error =
+        admit(tools::find("disassemble").unwrap(), arguments(json!({ "adress": "0x1" }))).err().unwrap();
     assert!(error.message.contains("did you mean \"address\""), "{}", error.message);
     assert!(error.message.contains("it takes address, count, session_id"), "{}", error.message);
 }
@@ -217,7 +218,9 @@ fn a_coordinate_needs_its_session() {
     let entry = tools::find("read_memory").unwrap();
     assert!(admit(entry, arguments(json!({ "coordinate": at }))).is_err());
     assert!(admit(entry, arguments(json!({ "coordinate": at, "session_id": "s" }))).is_ok());
-    assert!(admit(entry, arguments(json!({ "coordinate": at, "address": "0x1", "session_id": "s" }))).is_err());
+    assert!(
+        admit(entry, arguments(json!({ "coordinate": at, "address": "0x1", "session_id": "s" }))).is_err()
+    );
     let mut odd = at.clone();
     odd["identity"]["zz"] = json!(1);
     assert!(admit(entry, arguments(json!({ "coordinate": odd, "session_id": "s" }))).is_err());

@@ -61,7 +61,11 @@ fn mutate(bytes: &[u8], random: &mut Random) -> Vec<u8> {
 enum Subject {
     Dump(PathBuf),
     /// A PDB beside an untouched dump and image.
-    Pdb { dump: PathBuf, image: PathBuf, pdb: PathBuf },
+    Pdb {
+        dump: PathBuf,
+        image: PathBuf,
+        pdb: PathBuf,
+    },
 }
 
 fn subjects() -> Vec<Subject> {

@@ -54,7 +54,9 @@ impl Tool for CrashTriageTool {
 
     fn check(params: &Params) -> Result<(), Vec<String>> {
         if params.analyze == Some(false) && params.analyzer.is_some() {
-            return Err(vec!["analyzer chooses the analysis that analyze: false turns off; give one".to_owned()]);
+            return Err(vec![
+                "analyzer chooses the analysis that analyze: false turns off; give one".to_owned(),
+            ]);
         }
         Ok(())
     }

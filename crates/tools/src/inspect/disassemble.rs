@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use target::{Address, HexBytes, Instruction, Machine, Rva, Target, TargetExt};
+use target::{Address, HexBytes, Instruction, Machine, Rva, Target};
 
 use crate::error::{Category, ToolError};
 use crate::location::{self, attribution};
@@ -40,9 +40,6 @@ struct Row {
     /// Memory order; of ARM64 the instruction word.
     bytes: HexBytes,
     text: String,
-    /// The symbol a direct branch or memory operand points at.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    refers_to: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -77,14 +74,7 @@ fn row(target: &dyn Target, machine: Machine, instruction: &Instruction) -> Row 
         attribution_failed,
         bytes: HexBytes(bytes),
         text,
-        refers_to: name_of(target, instruction),
     }
-}
-
-/// The symbol at the address an instruction names without registers.
-fn name_of(target: &dyn Target, instruction: &Instruction) -> Option<String> {
-    let address = instruction.target.or(instruction.data_address)?;
-    target.symbol_at(address).ok().flatten().map(|_| target.describe(address))
 }
 
 impl Tool for Disassemble {
@@ -113,11 +103,7 @@ impl Tool for Disassemble {
                     (Some(module), Some(rva)) => format!("{module}+{rva}"),
                     _ => String::new(),
                 };
-                let text = match &row.refers_to {
-                    Some(name) => format!("{} ; {name}", row.text),
-                    None => row.text.clone(),
-                };
-                [row.address.to_string(), place, row.bytes.to_string(), text]
+                [row.address.to_string(), place, row.bytes.to_string(), row.text.clone()]
             })
             .collect();
         text.push_str(&fenced(["address", "where", "bytes", "instruction"], &rows));
@@ -133,13 +119,15 @@ impl WorkerTool for Disassemble {
         let target = job.target;
         let start = match &params.address {
             Some(text) => location::evaluate(target, text, job.halt)?,
-            None => whose::context(target, None, None)?.context.map(|context| context.ip()).ok_or_else(|| {
-                ToolError::new(
+            None => {
+                whose::context(target, None, None)?.context.map(|context| context.ip()).ok_or_else(|| {
+                    ToolError::new(
                     Category::Debugger,
                     "the target has no register context, so there is no current instruction; give an address",
                 )
                 .because("no_context")
-            })?,
+                })?
+            }
         };
         let count = params.count.unwrap_or(16) as usize;
         let machine = target.facts().machine;

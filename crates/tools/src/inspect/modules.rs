@@ -229,7 +229,9 @@ fn counts(output: &Output) -> String {
     let all = output.matched + output.unloaded_matched;
     let listed = output.modules.len() + output.unloaded.len();
     if all == 0 && output.filter.is_some() {
-        text.push_str(". The pattern is matched with the name symbols are qualified by; only * and ? are wild");
+        text.push_str(
+            ". The pattern is matched with the name symbols are qualified by; only * and ? are wild",
+        );
     } else if listed < all {
         text.push_str(&format!(", {listed} listed; "));
         text.push_str(&if all <= MOST {
@@ -259,8 +261,7 @@ impl WorkerTool for Modules {
         let hits: Vec<&Module> = loaded.iter().filter(|module| wanted(&module.name)).collect();
         let gone: Vec<&UnloadedModule> =
             unloaded.iter().filter(|module| wanted(&module.image_name)).collect();
-        let (rows, unloaded_rows) =
-            share(hits.len(), gone.len(), params.limit.unwrap_or(64) as usize);
+        let (rows, unloaded_rows) = share(hits.len(), gone.len(), params.limit.unwrap_or(64) as usize);
         Ok(Output {
             modules: hits.iter().take(rows).map(|module| row(target, module)).collect(),
             unloaded: gone.iter().take(unloaded_rows).map(|module| unloaded_row(module)).collect(),

@@ -78,7 +78,8 @@ impl Tool for ReadMemory {
 
     fn render(output: &Output, _: &Surface) -> String {
         let shown = &output.data.0[..output.data.0.len().min(TEXT_LIMIT)];
-        let mut text = format!("{} of {} bytes at {}\n```\n", output.read_size, output.requested_size, output.address);
+        let mut text =
+            format!("{} of {} bytes at {}\n```\n", output.read_size, output.requested_size, output.address);
         for (index, line) in shown.chunks(16).enumerate() {
             text.push_str(&hex_line(output.address.0.wrapping_add(index as u64 * 16), line));
         }

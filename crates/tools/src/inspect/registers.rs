@@ -118,7 +118,8 @@ fn wide(context: &Context) -> impl Iterator<Item = Row> {
         subregister: false,
     };
     let x87 = context.x87.iter().enumerate().map(move |(i, bytes)| row(format!("st{i}"), &bytes[..10]));
-    let vectors = context.vectors.iter().enumerate().map(move |(i, bytes)| row(format!("{vector}{i}"), bytes));
+    let vectors =
+        context.vectors.iter().enumerate().map(move |(i, bytes)| row(format!("{vector}{i}"), bytes));
     x87.chain(vectors)
 }
 

@@ -185,7 +185,10 @@ impl Tool for SetSymbolPath {
         );
         match &output.reload {
             Some(Reload { ok: false, error, .. }) => {
-                text.push_str(&format!("\nThe reload failed: {}", error.as_deref().unwrap_or("no reason given")));
+                text.push_str(&format!(
+                    "\nThe reload failed: {}",
+                    error.as_deref().unwrap_or("no reason given")
+                ));
             }
             Some(Reload { modules: Some(modules), .. }) => {
                 text.push_str(&format!("\n{modules} modules will look for symbols again."));
@@ -211,8 +214,9 @@ impl SessionsTool for SetSymbolPath {
         let answer = sessions.operate(session, Self::NAME, json!(params)).await;
         let mut output = match answer {
             Ok((session, value)) => {
-                let mut output: Output = serde_json::from_value(value)
-                    .map_err(|error| ToolError::new(Category::Internal, format!("set_symbol_path: {error}")))?;
+                let mut output: Output = serde_json::from_value(value).map_err(|error| {
+                    ToolError::new(Category::Internal, format!("set_symbol_path: {error}"))
+                })?;
                 output.session_id = Some(session);
                 output
             }

@@ -82,4 +82,3 @@ impl Drop for Server {
         let _ = self.child.wait();
     }
 }
-
