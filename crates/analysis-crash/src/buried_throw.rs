@@ -41,7 +41,7 @@ pub(crate) fn search(
         return Buried::nothing(ThrownSearch::NoAnchor);
     };
     if let Some((thrown, context)) = walked.iter().find_map(|f| dispatched(target, machine, f)) {
-        let walk = frames::walk(target, &context, limit, false, halt);
+        let walk = frames::walk(target, &context, limit, halt);
         return Buried { search: ThrownSearch::Found, thrown: Some(thrown), frames: walk.infos };
     }
     match scanned(target, machine, anchor, stack_base, halt) {

@@ -9,8 +9,8 @@ use crate::leads::kernel_pointer;
 /// What a blocked IRP says.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BlockedIrp {
-    major: u8,
-    minor: u8,
+    pub(crate) major: u8,
+    pub(crate) minor: u8,
     /// `\Driver\RtsPer` without the folder.
     pub(crate) driver: Option<String>,
     /// The driver's module.

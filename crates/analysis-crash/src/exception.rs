@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use analysis_status::{StatusSpace, decode, exception_name, fast_fail_name};
 use target::{
-    Address, Code, Context, ContextOf, ExceptionRecord, FrameInfo, Halt, Machine, Module, RegionState,
-    Result, StoredEvent, Target, TargetError, TargetExt as _, View,
+    Address, Attribution, Code, Context, ContextOf, ExceptionRecord, FrameInfo, Halt, Machine, Module,
+    RegionState, Result, StoredEvent, Target, TargetError, TargetExt as _, View,
 };
 
 use crate::bucket::{BucketSpace, failure_hash};
@@ -38,8 +38,7 @@ pub fn exception_triage(
 ) -> Result<ExceptionTriage> {
     let event = admit(target, params)?;
     let context = crash_context(target, &event);
-    let walk =
-        context.as_ref().map_or_else(Walk::empty, |c| frames::walk(target, c, params.frames, false, halt));
+    let walk = context.as_ref().map_or_else(Walk::empty, |c| frames::walk(target, c, params.frames, halt));
     let modules = target.modules().unwrap_or_default();
     let teb = teb_of(target, &event);
     let case = Case { target, params, halt, event: &event, context, walk, modules, teb };
@@ -162,7 +161,7 @@ impl Case<'_> {
     }
 
     fn limitations(&self, stored: bool) -> Vec<String> {
-        let mut out = self.walk.limitations.clone();
+        let mut out = self.walk.limitations();
         if self.event.context_invalid {
             out.push("The context stored with the exception does not validate and was not used.".into());
         } else if stored && self.walk.infos.is_empty() {
@@ -225,9 +224,10 @@ impl Case<'_> {
     fn access(&self, record: &ExceptionRecord) -> Option<AccessInfo> {
         let operation = fault::operation(*record.parameters.first()?);
         let address = *record.parameters.get(1)?;
-        let (mut class, words) = fault::classify(self.target, address, None);
+        let (mut class, mut words) = fault::classify(self.target, address, None);
         if self.on_stack(address) {
             class = AddressClass::Stack;
+            words = "on the thread's stack".into();
         }
         let mut access = AccessInfo {
             operation,
@@ -259,11 +259,16 @@ impl Case<'_> {
         Some(access)
     }
 
+    /// In the stack's bounds, or without a TEB in the stored memory around the stack pointer.
     fn on_stack(&self, address: u64) -> bool {
-        self.teb
-            .stack_limit
-            .zip(self.teb.stack_base)
-            .is_some_and(|(limit, base)| (limit..base).contains(&address))
+        if let Some((limit, base)) = self.teb.stack_limit.zip(self.teb.stack_base) {
+            return (limit..base).contains(&address);
+        }
+        let Some(sp) = self.context.as_ref().map(Context::sp).filter(|sp| *sp != 0) else { return false };
+        let inside = |r: &target::Region| (r.base..r.base.saturating_add(r.size)).contains(&sp);
+        address >= 0x10000
+            && self.target.attribute(address) == (Attribution::NoModule { unloaded: None })
+            && self.target.region(address).is_ok_and(|r| r.state == RegionState::Committed && inside(&r))
     }
 
     fn instruction(&self, operation: Operation) -> Option<String> {
@@ -374,7 +379,8 @@ impl Case<'_> {
             matches!(region.state, RegionState::Committed | RegionState::Valid)
                 && region.protect.is_some_and(|p| p & 0xf0 == 0)
         });
-        ClassHints { no_execute, below_stack }
+        // A stack page is never executable.
+        ClassHints { no_execute: no_execute || access.class == AddressClass::Stack, below_stack }
     }
 
     /// Whether the first frame is in an image of the program rather than of the system; `None` without

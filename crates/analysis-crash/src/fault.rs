@@ -15,7 +15,7 @@ pub(crate) struct Fault {
     pub(crate) address: u64,
     /// Of the instruction, 0 when not told.
     pub(crate) ip: u64,
-    /// The address came from decoding the instruction, not from a record.
+    /// The address came from decoding the instruction: the record has all ones for it.
     pub(crate) computed: bool,
 }
 
@@ -65,10 +65,17 @@ pub(crate) fn of_bug_check(
         0xfc => told(Operation::Execute, p1, p1),
         0xbe => told(Operation::Write, p1, 0),
         0x1e if exception_code(p1) == ACCESS_VIOLATION => told(operation(p3), p4, p2),
-        0x3b | 0x7e | 0x8e if exception_code(p1) == ACCESS_VIOLATION => of_record(record, p2)
-            .filter(|f| f.address != u64::MAX)
-            .or_else(|| of_instruction(target, context?))
-            .or_else(|| of_record(record, p2)),
+        0x3b | 0x7e | 0x8e if exception_code(p1) == ACCESS_VIOLATION => {
+            let recorded = of_record(record, p2);
+            let told = recorded.clone().filter(|f| f.address != u64::MAX);
+            let computed = || {
+                let fault = of_instruction(target, context?)?;
+                // The record's operation is sound even where its address is not.
+                let operation = recorded.as_ref().map_or(fault.operation, |r| r.operation);
+                Some(Fault { operation, ..fault })
+            };
+            told.or_else(computed).or(recorded)
+        }
         _ => None,
     }
 }
@@ -177,7 +184,7 @@ pub(crate) fn address_lead(target: &dyn Target, fault: &Fault, thread: Option<&K
         Operation::Execute => "Execution of",
         Operation::Unknown => "Access to",
     };
-    let how = if fault.computed { " (computed from the instruction's operand)" } else { "" };
+    let how = if fault.computed { " (the instruction's operand; the record has no address)" } else { "" };
     let pageable = if fault.address == fault.ip && fault.ip != 0 {
         "; the instruction pointer itself: pageable code, or code that is gone"
     } else {

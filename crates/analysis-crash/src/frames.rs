@@ -9,7 +9,7 @@ pub(crate) struct Walk {
     /// The stack went on.
     pub(crate) truncated: bool,
     pub(crate) stopped: Option<Stop>,
-    pub(crate) limitations: Vec<String>,
+    limitations: Vec<String>,
 }
 
 impl Walk {
@@ -27,9 +27,18 @@ impl Walk {
         Self { frames, infos, truncated: end == WalkEnd::Limit || stopped.is_some(), stopped, limitations }
     }
 
-    /// Frames that were walked, not guessed.
-    pub(crate) fn walked(&self) -> usize {
-        self.frames.iter().filter(|f| f.found != Found::Scan).count()
+    /// The walk's limitations, and the one that some frames are guesses.
+    pub(crate) fn limitations(&self) -> Vec<String> {
+        let mut out = self.limitations.clone();
+        let scanned = self.frames.iter().filter(|f| f.found == Found::Scan).count();
+        if scanned != 0 {
+            out.push(format!(
+                "{scanned} of {} frames were found by looking for return addresses on the stack (found: scan): \
+                 guesses.",
+                self.infos.len()
+            ));
+        }
+        out
     }
 }
 
@@ -37,7 +46,7 @@ impl Walk {
 const FEW: usize = 3;
 
 /// Walks from `from`; where the walk was lost early, appends scanned frames, each marked as such.
-pub(crate) fn walk(target: &dyn Target, from: &Context, limit: usize, scan: bool, halt: &Halt) -> Walk {
+pub(crate) fn walk(target: &dyn Target, from: &Context, limit: usize, halt: &Halt) -> Walk {
     let stack = match target.stack(from, limit, halt) {
         Ok(stack) => stack,
         Err(error) => {
@@ -48,8 +57,14 @@ pub(crate) fn walk(target: &dyn Target, from: &Context, limit: usize, scan: bool
         }
     };
     let mut frames = stack.frames;
-    let lost = matches!(stack.end, WalkEnd::Lost(_) | WalkEnd::NoProgress);
-    if scan && lost && frames.iter().filter(|f| !f.inline).count() < FEW && limit > frames.len() {
+    let physical = frames.iter().filter(|f| !f.inline).count();
+    // A stack of one frame is the end of no real stack: the function was taken for a leaf.
+    let lost = match stack.end {
+        WalkEnd::Lost(_) | WalkEnd::NoProgress => physical < FEW,
+        WalkEnd::Outermost => physical < 2,
+        WalkEnd::Limit | WalkEnd::Deadline | WalkEnd::Interrupted => false,
+    };
+    if lost && limit > frames.len() {
         append_scan(target, from, limit, &mut frames, halt);
     }
     Walk::new(frames, stack.end, stack.limitations)
@@ -57,10 +72,10 @@ pub(crate) fn walk(target: &dyn Target, from: &Context, limit: usize, scan: bool
 
 fn append_scan(target: &dyn Target, from: &Context, limit: usize, frames: &mut Vec<Frame>, halt: &Halt) {
     let highest = frames.last().map_or(0, |f| f.sp);
-    let walked: Vec<u64> = frames.iter().map(|f| f.ip).collect();
-    let Ok(found) = target.scan_stack(from, limit - frames.len(), halt) else { return };
+    // Twice as many as there is room for: words that repeat are left out.
+    let Ok(found) = target.scan_stack(from, 2 * limit, halt) else { return };
     for mut frame in found {
-        if frame.sp < highest || walked.contains(&frame.ip) || frames.len() >= limit {
+        if frame.sp < highest || frames.iter().any(|f| f.ip == frame.ip) || frames.len() >= limit {
             continue;
         }
         frame.found = Found::Scan;

@@ -45,7 +45,7 @@ pub fn crash_triage(target: &dyn Target, params: &CrashParams, halt: &Halt) -> R
         frames_truncated: walk.truncated,
         analysis: Analysis::default(),
         ext_analysis: None,
-        limitations: limitations(&walk),
+        limitations: walk.limitations(),
     };
     let case = Case { target, base, bug: &bug, thread: thread.as_ref(), modules: &modules, params, halt };
     let leads = case.analyse(&mut triage, &fault_context, &walk, name.is_some_and(|(_, cut)| cut));
@@ -106,14 +106,14 @@ fn stack(
 ) -> (FaultContext, Walk) {
     let mut fault = fault_context::choose(target, base, bug, thread, own);
     let Some(context) = fault.context.clone() else { return (fault, Walk::empty()) };
-    let mut walk = frames::walk(target, &context, limit, true, halt);
+    let mut walk = frames::walk(target, &context, limit, halt);
     let own_context = matches!(fault.origin, ContextOrigin::CrashContext | ContextOrigin::Selected);
     if own_context
         && fault_context::trap_frame_is_on_stack(base)
         && let Some((at, trapped)) =
             fault_context::trap_frame_on_stack(target, base, bug, &walk.frames, &context, thread, modules)
     {
-        let better = frames::walk(target, &trapped, limit, true, halt);
+        let better = frames::walk(target, &trapped, limit, halt);
         if !better.frames.is_empty() {
             walk = better;
             fault.context = Some(trapped);
@@ -122,18 +122,6 @@ fn stack(
         }
     }
     (fault, walk)
-}
-
-fn limitations(walk: &Walk) -> Vec<String> {
-    let mut out = walk.limitations.clone();
-    let scanned = walk.infos.len() - walk.walked();
-    if scanned != 0 {
-        out.push(format!(
-            "{scanned} of {} frames were found by looking for return addresses on the stack (found: scan): guesses.",
-            walk.infos.len()
-        ));
-    }
-    out
 }
 
 fn no_frame_note(base: u32, bug: &BugCheck, walk: &Walk) -> String {

@@ -6,8 +6,8 @@ use analysis_status::StatusInfo;
 use target::{Found, FrameInfo};
 
 use crate::result::{
-    AccessInfo, Analysis, Confidence, ContextOrigin, CrashTriage, ExceptionTriage, Provenance, Stowed,
-    Thrown, Verdict,
+    AccessInfo, AddressClass, Analysis, Confidence, ContextOrigin, CrashTriage, ExceptionTriage, Provenance,
+    Stowed, Thrown, Verdict,
 };
 
 fn sure(confidence: Confidence) -> &'static str {
@@ -254,8 +254,14 @@ fn access_row(out: &mut String, access: &AccessInfo) {
     if let Some(effective) = access.effective_address {
         let _ = write!(text, ", really {effective} (not canonical)");
     }
-    if let Some(place) = &access.place {
-        let _ = write!(text, ", {place}");
+    match &access.place {
+        Some(place) => {
+            let _ = write!(text, ", {place}");
+        }
+        None if access.class == AddressClass::NullPage => {
+            let _ = write!(text, ", {}", crate::summary::address_words(access));
+        }
+        None => {}
     }
     if let Some(instruction) = &access.instruction {
         let _ = write!(text, ", by {instruction}");

@@ -1,14 +1,14 @@
 //! The bucket of a user-mode exception and the frame to follow up (spec 60 section 2.5).
 
 use analysis_status::heap_failure_bucket;
-use target::{FrameInfo, Module};
+use target::{Found, FrameInfo, Module};
 
 use crate::bucket::folded;
 use crate::frames::{function_of, stem};
 use crate::result::{BucketForm, ExceptionKind, ExceptionTriage, Operation};
 
 /// System code that throws, reports or ends for somebody else.
-const MACHINERY: [&str; 26] = [
+const MACHINERY: [&str; 27] = [
     "RaiseException",
     "RtlRaiseException",
     "RtlRaiseStatus",
@@ -35,6 +35,7 @@ const MACHINERY: [&str; 26] = [
     "_report_gsfailure",
     "__fastfail",
     "DebugBreak",
+    "operator new",
 ];
 /// Modules that throw for somebody else, when there are no symbols to say more.
 const RUNTIMES: [&str; 9] = [
@@ -67,14 +68,19 @@ fn is_machinery(frame: &FrameInfo, modules: &[Module], kind: ExceptionKind) -> b
     passes_through && image.is_some_and(|i| RUNTIMES.contains(&i.as_str()))
 }
 
-/// Indices of the frames that may be followed up, best first.
+/// Indices of the frames that may be followed up, best first: walked before guessed, and machinery last.
 pub(crate) fn follow_up_order(frames: &[FrameInfo], modules: &[Module], kind: ExceptionKind) -> Vec<usize> {
-    let in_module = |f: &&(usize, &FrameInfo)| f.1.module.is_some();
-    let all: Vec<(usize, &FrameInfo)> = frames.iter().enumerate().collect();
-    let mut order: Vec<usize> =
-        all.iter().filter(in_module).filter(|f| !is_machinery(f.1, modules, kind)).map(|f| f.0).collect();
-    order.extend(all.iter().filter(in_module).filter(|f| is_machinery(f.1, modules, kind)).map(|f| f.0));
-    order
+    let mut order: Vec<(u8, usize)> = frames
+        .iter()
+        .enumerate()
+        .filter(|(_, frame)| frame.module.is_some())
+        .map(|(index, frame)| {
+            let machinery = is_machinery(frame, modules, kind);
+            (u8::from(machinery) * 2 + u8::from(frame.found == Found::Scan), index)
+        })
+        .collect();
+    order.sort_unstable();
+    order.into_iter().map(|(_, index)| index).collect()
 }
 
 /// What the class depends on besides the triage's own fields.

@@ -238,7 +238,14 @@ pub(crate) fn of_exception(triage: &ExceptionTriage, own_code: Option<bool>) -> 
                 .access
                 .as_ref()
                 .map_or_else(String::new, |a| format!(" {}", crate::summary::address_words(a)));
-            app(sure, format!("{process} {how}{what} at {place}."))
+            // Code at a bad address has no place of its own: its caller has.
+            let at = match triage.frames.get(1) {
+                Some(caller) if triage.frames.first().is_some_and(|f| f.module.is_none()) => {
+                    format!(", called from {}", caller.place())
+                }
+                _ => format!(" at {place}"),
+            };
+            app(sure, format!("{process} {how}{what}{at}."))
         }
         ExceptionKind::InPageError => Verdict::new(
             Cause::Disk,
@@ -282,6 +289,17 @@ pub(crate) fn of_exception(triage: &ExceptionTriage, own_code: Option<bool>) -> 
         ExceptionKind::Hang => {
             Verdict::new(Cause::Hang, Confidence::High, format!("{process} stopped responding at {place}."))
         }
+        // The debugger's own breakpoints are in system DLLs; one in the program is an assertion's.
+        ExceptionKind::Breakpoint
+            if own_code == Some(true) && triage.exception.first_chance != Some(true) =>
+        {
+            app(
+                Confidence::Medium,
+                format!(
+                    "{process} stopped at a breakpoint of its own at {place}: usually a failed assertion or a debug break."
+                ),
+            )
+        }
         ExceptionKind::Breakpoint | ExceptionKind::SingleStep => Verdict::new(
             Cause::CantTell,
             Confidence::Low,
@@ -304,11 +322,10 @@ pub(crate) fn of_exception(triage: &ExceptionTriage, own_code: Option<bool>) -> 
 }
 
 fn sure_of_throw(triage: &ExceptionTriage) -> Confidence {
-    if triage.thrown.as_ref().is_some_and(|t| t.type_name.is_some()) {
-        Confidence::High
-    } else {
-        Confidence::Medium
-    }
+    let known = triage.thrown.as_ref().is_some_and(|t| t.type_name.is_some());
+    // The thrower is a guess where its frame is.
+    let guessed = triage.frames.iter().any(|f| f.found == Found::Scan);
+    if known && !guessed { Confidence::High } else { Confidence::Medium }
 }
 
 /// The first frame that is not the throw machinery.

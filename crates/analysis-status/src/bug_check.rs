@@ -7,10 +7,13 @@ const COMPLETE: [u32; 4] = [0xc000_0218, 0xc000_021a, 0xc000_0221, 0xdead_dead];
 
 /// `code` without the minidump twin's bit (0x10000000) and the context modifier (0x80000000).
 ///
-/// A code that a name table knows exactly only with its bits (`0x400001ef`) is left alone.
+/// Bits are modifiers only of a code that is one without them: `0xdeadbeef` of a private driver stays
+/// as it is.
 #[must_use]
 pub fn base_code(code: u32) -> u32 {
-    if COMPLETE.contains(&code) { code } else { code & !0x9000_0000 }
+    let cleared = code & !0x9000_0000;
+    let is_code = cleared <= 0xffff || name_of(Table::BugCheck, cleared).is_some();
+    if COMPLETE.contains(&code) || !is_code { code } else { cleared }
 }
 
 /// The name of a code, else of its base code. `None` is an unknown code, never a guess.
@@ -35,6 +38,8 @@ mod tests {
         assert_eq!(base_code(0x1000_007e), 0x7e);
         assert_eq!(base_code(0x8000_00ea), 0xea);
         assert_eq!(base_code(0x9000_0050), 0x50);
+        assert_eq!(base_code(0xdead_beef), 0xdead_beef);
+        assert_eq!(base_code(0x1000_fff0), 0xfff0);
         for complete in COMPLETE {
             assert_eq!(base_code(complete), complete);
         }

@@ -194,6 +194,7 @@ fn symbolic(info: &StatusInfo, space: StatusSpace) -> Option<String> {
     let ntstatus = || {
         info.names.ntstatus.first().cloned().or_else(|| match &info.wraps {
             Some(Wraps { space: StatusSpace::Ntstatus, name, .. }) => name.clone(),
+            Some(Wraps { name: Some(name), .. }) => Some(format!("NTSTATUS_FROM_WIN32({name})")),
             _ => None,
         })
     };
@@ -335,6 +336,12 @@ mod tests {
         assert_eq!(breakpoint.symbolic.as_deref(), Some("STATUS_BREAKPOINT"));
         assert!(breakpoint.names.hresult.is_empty());
         assert!(breakpoint.best_effort.unwrap().starts_with("STATUS_BREAKPOINT"));
+    }
+
+    #[test]
+    fn an_ntstatus_may_wrap_a_win32_error_too() {
+        let info = decode(0xc007_0032, StatusSpace::Ntstatus);
+        assert_eq!(info.best_effort.as_deref(), Some("NTSTATUS_FROM_WIN32(ERROR_NOT_SUPPORTED)"));
     }
 
     #[test]
