@@ -142,7 +142,8 @@ impl Symbolizer {
         for folder in &folders {
             for name in &names {
                 for candidate in isf_candidates(folder, name, identity) {
-                    if identity.is_some() && !candidate.names_identity {
+                    // A name with another identity in it is not worth opening.
+                    if identity.is_some() && !candidate.names_identity && names_a_guid(&candidate.path) {
                         continue;
                     }
                     let Ok(file) = IsfFile::open(&candidate.path) else { continue };
@@ -243,6 +244,12 @@ fn function_ranges(pe: &Pe, source: &ModuleImage) -> Vec<(u64, u64)> {
 /// GUID and age agree. Tools that rewrite a PDB leave the DBI age unset.
 fn same_identity(own: &PdbIdentity, wanted: &PdbIdentity) -> bool {
     own.guid == wanted.guid && (own.age == wanted.age || own.age == u32::MAX || own.age == 0)
+}
+
+/// Whether the file's name holds a run of 32 hex digits.
+fn names_a_guid(path: &Path) -> bool {
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    name.split(|c: char| !c.is_ascii_hexdigit()).any(|run| run.len() >= 32)
 }
 
 fn agrees(file: &IsfFile, base: u64, anchors: &super::KernelAnchors) -> bool {
