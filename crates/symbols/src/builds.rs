@@ -35,7 +35,9 @@ impl BuildTable {
         let text = packed::unpack(bytes)?;
         let text = String::from_utf8_lossy(&text);
         if !text.contains("<dyn") {
-            return Err(SymbolError::NotSymbols("this is no kphdyn table: it has no <dyn> element".to_owned()));
+            return Err(SymbolError::NotSymbols(
+                "this is no kphdyn table: it has no <dyn> element".to_owned(),
+            ));
         }
         let mut builds: Vec<Build> = text.split("<data ").skip(1).filter_map(read_build).collect();
         builds.sort_unstable();

@@ -18,12 +18,12 @@ pub fn display_name(raw: &str) -> Option<String> {
         return Some("`string'".to_owned());
     }
     if raw.starts_with('?') {
-        return microsoft(raw, Flags::NAME_ONLY | Flags::NO_TAG_SPECIFIER).map(|name| debugger_spelling(&name));
+        return microsoft(raw, Flags::NAME_ONLY | Flags::NO_TAG_SPECIFIER)
+            .map(|name| debugger_spelling(&name));
     }
-    if raw.starts_with("_R") || raw.starts_with("_ZN") || raw.starts_with("__ZN") {
-        if let Ok(name) = rustc_demangle::try_demangle(raw) {
-            return Some(format!("{name:#}"));
-        }
+    let rust = raw.starts_with("_R") || raw.starts_with("_ZN") || raw.starts_with("__ZN");
+    if rust && let Ok(name) = rustc_demangle::try_demangle(raw) {
+        return Some(format!("{name:#}"));
     }
     if raw.starts_with("_Z") || raw.starts_with("__Z") {
         return itanium(raw.strip_prefix("__Z").map_or(raw.to_owned(), |rest| format!("_Z{rest}")).as_str());
@@ -123,16 +123,24 @@ mod tests {
 
     #[test]
     fn calling_convention_marks() {
-        for (raw, shown) in
-            [("_f@8", "f"), ("@f@12", "f"), ("_main", "main"), ("f", "f"), ("_", "_"), ("__RtlX@4", "_RtlX"), ("@x", "@x")]
-        {
+        for (raw, shown) in [
+            ("_f@8", "f"),
+            ("@f@12", "f"),
+            ("_main", "main"),
+            ("f", "f"),
+            ("_", "_"),
+            ("__RtlX@4", "_RtlX"),
+            ("@x", "@x"),
+        ] {
             assert_eq!(plain_name(raw), shown, "{raw}");
         }
     }
 
     #[test]
     fn hostile_names_end() {
-        for raw in ["?".repeat(3000), format!("_Z{}", "N".repeat(3000)), "??$".repeat(1000), "?A".repeat(2000)] {
+        for raw in
+            ["?".repeat(3000), format!("_Z{}", "N".repeat(3000)), "??$".repeat(1000), "?A".repeat(2000)]
+        {
             let _ = display_name(&raw);
         }
     }

@@ -132,7 +132,10 @@ mod tests {
         let exports = exports();
         assert_eq!(exports.symbol_at(0x3f00).unwrap().unwrap().name, "Far");
         let other = exports.nearest(0x4080).unwrap();
-        assert_eq!((other.nearest.name.as_str(), other.trusted, other.function), ("Far", false, Some(0x4000)));
+        assert_eq!(
+            (other.nearest.name.as_str(), other.trusted, other.function),
+            ("Far", false, Some(0x4000))
+        );
         assert!(!exports.nearest(0x4200).unwrap().trusted);
         let without = ExportSymbols::new(vec![(0x1000, "f".into())], Vec::new());
         assert!(without.nearest(0x2000).unwrap().trusted);

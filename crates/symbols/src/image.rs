@@ -44,7 +44,12 @@ impl ImageSymbols {
             // Sections and their pieces (`.text`, `.rdata$zzz`) are listed too.
             let name = plain(&symbol.name, pe.is_64);
             let kind = if symbol.function { SymbolKind::Function } else { SymbolKind::Data };
-            (!name.starts_with('.')).then(|| Entry { rva: symbol.rva, kind, name: name.into(), linkage: None })
+            (!name.starts_with('.')).then(|| Entry {
+                rva: symbol.rva,
+                kind,
+                name: name.into(),
+                linkage: None,
+            })
         });
         let table = Table::new(entries.collect());
         let section_name = |s: &pe::Section| match s.name.strip_prefix('/').and_then(|n| n.parse().ok()) {

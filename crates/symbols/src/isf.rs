@@ -152,14 +152,34 @@ struct Symbol {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum Node {
-    Base { name: Box<str> },
-    Struct { name: Box<str> },
-    Union { name: Box<str> },
-    Class { name: Box<str> },
-    Enum { name: Box<str> },
-    Pointer { subtype: Box<Node> },
-    Array { count: u64, subtype: Box<Node> },
-    Bitfield { bit_position: u8, bit_length: u8, #[serde(rename = "type")] ty: Box<Node> },
+    Base {
+        name: Box<str>,
+    },
+    Struct {
+        name: Box<str>,
+    },
+    Union {
+        name: Box<str>,
+    },
+    Class {
+        name: Box<str>,
+    },
+    Enum {
+        name: Box<str>,
+    },
+    Pointer {
+        subtype: Box<Node>,
+    },
+    Array {
+        count: u64,
+        subtype: Box<Node>,
+    },
+    Bitfield {
+        bit_position: u8,
+        bit_length: u8,
+        #[serde(rename = "type")]
+        ty: Box<Node>,
+    },
     Function,
     #[serde(other)]
     Other,
@@ -181,9 +201,8 @@ impl IsfFile {
             serde_json::from_slice(text).map_err(|e| SymbolError::damaged(format_args!("as an ISF: {e}")))
         })?;
         let pdb = document.metadata.windows.and_then(|w| w.pdb);
-        let identity = pdb.and_then(|p| {
-            Some(PdbIdentity { guid: Guid::parse(&p.guid)?, age: p.age, name: p.database })
-        });
+        let identity =
+            pdb.and_then(|p| Some(PdbIdentity { guid: Guid::parse(&p.guid)?, age: p.age, name: p.database }));
         let mut entries = Vec::with_capacity(document.symbols.0.len());
         let mut symbol_types = Vec::new();
         for (name, symbol) in document.symbols.0 {

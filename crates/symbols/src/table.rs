@@ -36,7 +36,13 @@ impl Entry {
             (None, None) => None,
         };
         let name = shown.unwrap_or_else(|| self.name.to_string());
-        Sym { raw_name: raw.filter(|r| *r != name), name, rva: u64::from(self.rva), size: None, kind: self.kind }
+        Sym {
+            raw_name: raw.filter(|r| *r != name),
+            name,
+            rva: u64::from(self.rva),
+            size: None,
+            kind: self.kind,
+        }
     }
 }
 
@@ -56,7 +62,8 @@ impl Table {
         let after = self.entries.partition_point(|e| e.rva <= rva);
         let at = self.entries.get(after.checked_sub(1)?)?.rva;
         let same = self.entries[..after].iter().rev().take_while(|e| e.rva == at).take(4096);
-        let key = |e: &&Entry| (e.kind != SymbolKind::Function, e.name.len(), std::cmp::Reverse(e.name.clone()));
+        let key =
+            |e: &&Entry| (e.kind != SymbolKind::Function, e.name.len(), std::cmp::Reverse(e.name.clone()));
         same.min_by_key(key).map(Entry::symbol)
     }
 

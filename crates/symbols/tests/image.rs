@@ -1,4 +1,5 @@
 //! COFF symbols and DWARF of `data/dwarf.exe`, whose source beside it says what is in it.
+#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 

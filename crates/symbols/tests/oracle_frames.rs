@@ -1,4 +1,5 @@
 //! The same names and displacements as Microsoft's DbgEng prints in `data/oracle/`.
+#![allow(clippy::unwrap_used)]
 
 mod shared;
 

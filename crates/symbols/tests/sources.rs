@@ -1,4 +1,5 @@
 //! Frame programs, OMAP, lines, ISF, builds, exports: the facts of real files.
+#![allow(clippy::unwrap_used)]
 
 mod shared;
 
@@ -70,7 +71,9 @@ fn omap_agrees_with_dia() {
         assert_eq!(pdb.symbol_at(rva).unwrap().unwrap().name, name);
     }
     // Blocks that were moved away from their function's start.
-    for (rva, name, line) in [(0x1de4, "_initterm_e", 917), (0x6568, "_initterm_e", 922), (0x3ea0, "free", 50)] {
+    for (rva, name, line) in
+        [(0x1de4, "_initterm_e", 917), (0x6568, "_initterm_e", 922), (0x3ea0, "free", 50)]
+    {
         assert_eq!(pdb.symbol_at(rva).unwrap().unwrap().name, name);
         assert_eq!(pdb.line_at(rva).unwrap().unwrap().line, line, "{rva:x}");
     }
@@ -79,7 +82,8 @@ fn omap_agrees_with_dia() {
 /// RVAs that several procedures start at.
 fn folded(pdb: &PdbFile) -> std::collections::HashSet<u64> {
     let all = pdb.matching("*", usize::MAX).unwrap();
-    let mut functions: Vec<u64> = all.iter().filter(|s| s.kind == SymbolKind::Function).map(|s| s.rva).collect();
+    let mut functions: Vec<u64> =
+        all.iter().filter(|s| s.kind == SymbolKind::Function).map(|s| s.rva).collect();
     functions.sort_unstable();
     functions.windows(2).filter(|w| w[0] == w[1]).map(|w| w[0]).collect()
 }
@@ -116,7 +120,9 @@ fn procedures_and_lines_agree_with_another_reader() {
                 }
                 let mut rows = program.lines_for_symbol(procedure.offset);
                 while let Some(row) = rows.next().unwrap() {
-                    let (Some(at), false) = (row.offset.to_rva(&map), row.line_start >= 0xf0_0f00) else { continue };
+                    let (Some(at), false) = (row.offset.to_rva(&map), row.line_start >= 0xf0_0f00) else {
+                        continue;
+                    };
                     let line = ours.line_at(u64::from(at.0)).unwrap().unwrap();
                     let file = program.get_file_info(row.file_index).unwrap();
                     assert_eq!(line.file, file.name.to_string_lossy(&strings).unwrap(), "{name}");

@@ -1,4 +1,5 @@
 //! Type layouts against their sources.
+#![allow(clippy::unwrap_used)]
 
 mod shared;
 
@@ -92,10 +93,16 @@ fn standard_library_types_have_bases_and_pointers() {
     let Some(data) = shared::data() else { return };
     let pdb = shared::pdb(&data, "user/kt2/CppConsoleApplication.pdb.xz");
     insta::assert_snapshot!(
-        ["Item", "std::shared_ptr<Item>", "std::_Ptr_base<Item>", "std::_Ref_count_base", "_RTL_CRITICAL_SECTION"]
-            .iter()
-            .filter(|name| pdb.type_layout(name).is_ok())
-            .map(|name| dump(&pdb, name))
-            .collect::<String>()
+        [
+            "Item",
+            "std::shared_ptr<Item>",
+            "std::_Ptr_base<Item>",
+            "std::_Ref_count_base",
+            "_RTL_CRITICAL_SECTION"
+        ]
+        .iter()
+        .filter(|name| pdb.type_layout(name).is_ok())
+        .map(|name| dump(&pdb, name))
+        .collect::<String>()
     );
 }

@@ -47,11 +47,11 @@ impl AddressMap {
             return None;
         }
         let rva = found.rva.checked_add(offset)?;
-        self.from_linked(rva)
+        self.moved(rva)
     }
 
     /// RVA in the image of an RVA from before the reordering.
-    pub(crate) fn from_linked(&self, rva: u32) -> Option<u32> {
+    pub(crate) fn moved(&self, rva: u32) -> Option<u32> {
         if self.has_omap() { translate(&self.from_source, rva) } else { Some(rva) }
     }
 

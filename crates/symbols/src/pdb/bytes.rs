@@ -141,7 +141,8 @@ mod tests {
 
     #[test]
     fn numbers_of_every_width() {
-        let mut b = Bytes::new(&[5, 0, 0, 0x80, 0xff, 3, 0x80, 0xfe, 0xff, 0xff, 0xff, 4, 0x80, 1, 0, 0, 0x80]);
+        let mut b =
+            Bytes::new(&[5, 0, 0, 0x80, 0xff, 3, 0x80, 0xfe, 0xff, 0xff, 0xff, 4, 0x80, 1, 0, 0, 0x80]);
         assert_eq!(b.number(), Some(5));
         assert_eq!(b.number(), Some(-1));
         assert_eq!(b.number(), Some(-2));

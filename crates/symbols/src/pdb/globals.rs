@@ -33,12 +33,32 @@ struct Placed {
 /// What a global record says.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Global<'a> {
-    Public { section: u16, offset: u32, code: bool, name: &'a [u8] },
-    Data { ty: u32, section: u16, offset: u32, name: &'a [u8] },
+    Public {
+        section: u16,
+        offset: u32,
+        code: bool,
+        name: &'a [u8],
+    },
+    Data {
+        ty: u32,
+        section: u16,
+        offset: u32,
+        name: &'a [u8],
+    },
     /// A procedure of module `module` (from 0) whose record is at `record` of its stream.
-    Procedure { module: u16, record: u32, name: &'a [u8] },
-    Typedef { ty: u32, name: &'a [u8] },
-    Constant { ty: u32, name: &'a [u8] },
+    Procedure {
+        module: u16,
+        record: u32,
+        name: &'a [u8],
+    },
+    Typedef {
+        ty: u32,
+        name: &'a [u8],
+    },
+    Constant {
+        ty: u32,
+        name: &'a [u8],
+    },
 }
 
 impl<'a> Global<'a> {

@@ -211,9 +211,18 @@ impl<'a> Layouts<'a> {
                 },
                 Member::Base { ty, offset } => {
                     let ty = self.reference(ty);
-                    let name = if let TypeRef::Named { name, .. } = &ty { name.clone() } else { String::new() };
+                    let name =
+                        if let TypeRef::Named { name, .. } = &ty { name.clone() } else { String::new() };
                     let size = ty.size();
-                    Field { name, offset: at.saturating_add(offset), size, ty, bits: None, value: None, base_class: true }
+                    Field {
+                        name,
+                        offset: at.saturating_add(offset),
+                        size,
+                        ty,
+                        bits: None,
+                        value: None,
+                        base_class: true,
+                    }
                 }
                 Member::FunctionTable => Field {
                     name: "__VFN_table".to_owned(),
@@ -255,7 +264,8 @@ impl<'a> Layouts<'a> {
     fn members(&self, list: u32, visit: &mut dyn FnMut(Member<'_>) -> bool) {
         let mut next = Some(list);
         for _ in 0..MAX_LISTS {
-            let Some(record) = next.and_then(|i| self.types.record(i)).filter(|r| r.kind == LF_FIELDLIST) else {
+            let Some(record) = next.and_then(|i| self.types.record(i)).filter(|r| r.kind == LF_FIELDLIST)
+            else {
                 return;
             };
             next = None;
@@ -341,7 +351,8 @@ fn read_member<'a>(data: &mut Bytes<'a>) -> Option<Item<'a>> {
 /// A type's name; one that many types share gets its index, by which it can be asked for.
 fn shown_name(name: &[u8], index: u32) -> String {
     let name = String::from_utf8_lossy(name);
-    let shared = name.contains("<unnamed-tag>") || name.contains("<anonymous-tag>") || name.contains("__unnamed");
+    let shared =
+        name.contains("<unnamed-tag>") || name.contains("<anonymous-tag>") || name.contains("__unnamed");
     if shared || name.is_empty() { format!("{name}#{index:x}") } else { name.into_owned() }
 }
 

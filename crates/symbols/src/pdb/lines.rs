@@ -48,7 +48,9 @@ fn line_in_block(data: &[u8], section: u16, offset: u32) -> Option<Line> {
     let wanted = offset.checked_sub(start).filter(|&o| of == section && o < size)?;
     let mut best: Option<(u32, u32, u32)> = None;
     while let (Some(file), Some(count), Some(bytes)) = (data.u32(), data.u32(), data.u32()) {
-        let Some(block) = data.take((bytes as usize).saturating_sub(12).min(data.rest().len())) else { break };
+        let Some(block) = data.take((bytes as usize).saturating_sub(12).min(data.rest().len())) else {
+            break;
+        };
         let mut rows = Bytes::new(block);
         for _ in 0..count {
             let (Some(at), Some(bits)) = (rows.u32(), rows.u32()) else { break };

@@ -118,7 +118,13 @@ impl Collector {
             S_BPREL32 => {
                 let (offset, ty) = (data.i32()?, data.u32()?);
                 parameter = offset > 0;
-                (ty, VarLocation::RegisterRelative { register: register(self.machine, 22), offset: i64::from(offset) })
+                (
+                    ty,
+                    VarLocation::RegisterRelative {
+                        register: register(self.machine, 22),
+                        offset: i64::from(offset),
+                    },
+                )
             }
             S_REGISTER => {
                 positional = true;

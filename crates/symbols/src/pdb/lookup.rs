@@ -105,7 +105,8 @@ impl PdbFile {
                 let Some(rva) = self.addresses()?.rva(section, offset) else { return Ok(None) };
                 let size = self.reference(ty)?.size();
                 let name = String::from_utf8_lossy(name).into_owned();
-                let public = self.globals()?.public_at(rva).map(|raw| String::from_utf8_lossy(raw).into_owned());
+                let public =
+                    self.globals()?.public_at(rva).map(|raw| String::from_utf8_lossy(raw).into_owned());
                 Ok(Some(Sym {
                     raw_name: public.filter(|raw| *raw != name),
                     name,

@@ -167,7 +167,7 @@ impl PdbFile {
             let data = self.streams.read_optional(self.debug.streams.frame_data, "frame data")?;
             let fpo = self.streams.read_optional(self.debug.streams.fpo, "FPO data")?;
             let addresses = self.addresses()?;
-            Ok(FrameTable::parse(&data, &fpo, |rva| addresses.from_linked(rva)))
+            Ok(FrameTable::parse(&data, &fpo, |rva| addresses.moved(rva)))
         })
     }
 

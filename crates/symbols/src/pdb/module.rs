@@ -36,7 +36,8 @@ impl Module {
     /// at or before the address wins; a few are looked at in case it is a shorter thunk.
     pub(super) fn procedure_at(&self, section: u16, offset: u32) -> Option<&Procedure> {
         let after = self.procedures.partition_point(|p| (p.section, p.offset) <= (section, offset));
-        let mut covering = self.procedures[..after].iter().rev().take(16).filter(|p| p.covers(section, offset));
+        let mut covering =
+            self.procedures[..after].iter().rev().take(16).filter(|p| p.covers(section, offset));
         let found = covering.next()?;
         // Of folded functions at one start, the first record.
         Some(covering.take_while(|p| p.offset == found.offset).last().unwrap_or(found))
@@ -44,9 +45,9 @@ impl Module {
 
     /// The function that starts exactly there.
     pub(super) fn function_starting(&self, section: u16, offset: u32) -> Option<&Procedure> {
-        self.procedures.iter().find(|p| {
-            p.kind == ProcedureKind::Function && (p.section, p.offset) == (section, offset)
-        })
+        self.procedures
+            .iter()
+            .find(|p| p.kind == ProcedureKind::Function && (p.section, p.offset) == (section, offset))
     }
 
     /// The procedure whose record is at `record`.

@@ -51,7 +51,7 @@ fn pointer_size(index: u32) -> Option<u64> {
     match (index >> 8) & 0xf {
         0 => Some(0),
         1 => Some(2),
-        2 | 3 | 4 | 5 => Some(4),
+        2..=5 => Some(4),
         6 => Some(8),
         7 => Some(16),
         _ => None,

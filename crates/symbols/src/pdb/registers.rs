@@ -11,32 +11,18 @@ const BYTES: [&str; 8] = ["al", "cl", "dl", "bl", "ah", "ch", "dh", "bh"];
 const WORDS: [&str; 8] = ["ax", "cx", "dx", "bx", "sp", "bp", "si", "di"];
 const DWORDS: [&str; 8] = ["eax", "ecx", "edx", "ebx", "esp", "ebp", "esi", "edi"];
 /// In CodeView's order from 328 on, with the hardware numbers.
-const QWORDS: [(&str, usize); 8] = [
-    ("rax", 0),
-    ("rbx", 3),
-    ("rcx", 1),
-    ("rdx", 2),
-    ("rsi", 6),
-    ("rdi", 7),
-    ("rbp", 5),
-    ("rsp", 4),
-];
+const QWORDS: [(&str, usize); 8] =
+    [("rax", 0), ("rbx", 3), ("rcx", 1), ("rdx", 2), ("rsi", 6), ("rdi", 7), ("rbp", 5), ("rsp", 4)];
 const LOW_BYTES: [(&str, usize); 4] = [("sil", 6), ("dil", 7), ("bpl", 5), ("spl", 4)];
 const NEW: [&str; 8] = ["r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"];
 const NEW_B: [&str; 8] = ["r8b", "r9b", "r10b", "r11b", "r12b", "r13b", "r14b", "r15b"];
 const NEW_W: [&str; 8] = ["r8w", "r9w", "r10w", "r11w", "r12w", "r13w", "r14w", "r15w"];
 const NEW_D: [&str; 8] = ["r8d", "r9d", "r10d", "r11d", "r12d", "r13d", "r14d", "r15d"];
-const SEGMENTS: [(&str, usize); 6] = [
-    ("es", reg::ES),
-    ("cs", reg::CS),
-    ("ss", reg::SS),
-    ("ds", reg::DS),
-    ("fs", reg::FS),
-    ("gs", reg::GS),
-];
+const SEGMENTS: [(&str, usize); 6] =
+    [("es", reg::ES), ("cs", reg::CS), ("ss", reg::SS), ("ds", reg::DS), ("fs", reg::FS), ("gs", reg::GS)];
 const XMM: [&str; 16] = [
-    "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12",
-    "xmm13", "xmm14", "xmm15",
+    "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
+    "xmm12", "xmm13", "xmm14", "xmm15",
 ];
 const ST: [&str; 8] = ["st0", "st1", "st2", "st3", "st4", "st5", "st6", "st7"];
 const MM: [&str; 8] = ["mm0", "mm1", "mm2", "mm3", "mm4", "mm5", "mm6", "mm7"];
@@ -103,7 +89,9 @@ fn x86(number: usize) -> Option<Register> {
         154..=161 => vector(XMM[number - 154], number - 154, 128),
         // The low 64 bits, and the first 32-bit lane, of an xmm register.
         194..=201 => vector(XMM[number - 194], number - 194, 64),
-        162..=193 if (number - 162) % 4 == 0 => vector(XMM[(number - 162) / 4], (number - 162) / 4, 32),
+        162..=193 if (number - 162).is_multiple_of(4) => {
+            vector(XMM[(number - 162) / 4], (number - 162) / 4, 32)
+        }
         _ => return None,
     })
 }
@@ -118,7 +106,9 @@ fn x64(number: usize) -> Option<Register> {
         352..=359 => integer(NEW_W[number - 352], number - 352 + 8, 0, 16),
         360..=367 => integer(NEW_D[number - 360], number - 360 + 8, 0, 32),
         252..=259 => vector(XMM[number - 252 + 8], number - 252 + 8, 128),
-        260..=291 if (number - 260) % 4 == 0 => vector(XMM[(number - 260) / 4 + 8], (number - 260) / 4 + 8, 32),
+        260..=291 if (number - 260).is_multiple_of(4) => {
+            vector(XMM[(number - 260) / 4 + 8], (number - 260) / 4 + 8, 32)
+        }
         292..=299 => vector(XMM[number - 292 + 8], number - 292 + 8, 64),
         400..=415 => vector(XMM[number - 400], number - 400, 64),
         _ => return None,

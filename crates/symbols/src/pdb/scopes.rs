@@ -31,7 +31,10 @@ pub(crate) enum ProcedureKind {
     Function,
     Thunk,
     /// The cold part of the function at this section and offset.
-    Separated { section: u16, offset: u32 },
+    Separated {
+        section: u16,
+        offset: u32,
+    },
 }
 
 impl Procedure {

@@ -57,7 +57,8 @@ impl Streams {
         let head = &head[..read];
         if head.starts_with(MSF_MAGIC) {
             check_msf(head, length)?;
-            let msf = guarded("stream directory", || Msf::open_with_file(source).map_err(SymbolError::damaged))?;
+            let msf =
+                guarded("stream directory", || Msf::open_with_file(source).map_err(SymbolError::damaged))?;
             return Ok(Self { container: Container::Msf(msf), limit: length });
         }
         if head.starts_with(MSFZ_MAGIC) {
@@ -69,7 +70,8 @@ impl Streams {
         Err(SymbolError::NotSymbols(match head.get(..4) {
             Some(b"BSJB") => "this is a portable PDB (.NET); only Windows PDBs are read".to_owned(),
             _ if head.starts_with(b"Microsoft C/C++ program database 2.00") => {
-                "this is a PDB of format 2.00 (before 2002), which is not read; rebuild the program".to_owned()
+                "this is a PDB of format 2.00 (before 2002), which is not read; rebuild the program"
+                    .to_owned()
             }
             _ => format!("this is no PDB: it starts with {:02x?}", &head[..head.len().min(8)]),
         }))

@@ -96,7 +96,9 @@ impl PdbFile {
             return Ok(Vec::new());
         }
         let mut collector = Collector::new(machine, found.section, found.offset);
-        walk(&found.module.symbols, found.procedure.record, |scoped| collector.frame_procedure(scoped.record));
+        walk(&found.module.symbols, found.procedure.record, |scoped| {
+            collector.frame_procedure(scoped.record)
+        });
         let mut chain_length = 0;
         walk(&found.module.symbols, found.procedure.record, |scoped| match found.liveness(&scoped.scopes) {
             Some((depth, in_block)) => {
