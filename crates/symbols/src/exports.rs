@@ -99,6 +99,9 @@ impl SymbolFile for ExportSymbols {
     fn matching(&self, pattern: &str, limit: usize) -> Result<Vec<Sym>> {
         Ok(self.table.matching(pattern, limit))
     }
+    fn aliases(&self, rva: u64) -> Result<Vec<String>> {
+        Ok(self.table.aliases(rva))
+    }
     fn type_layout(&self, _name: &str) -> Result<TypeLayout> {
         Err(SymbolError::NoTypes("export"))
     }

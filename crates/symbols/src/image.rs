@@ -154,6 +154,9 @@ impl SymbolFile for ImageSymbols {
         };
         Ok(frames.into_iter().map(named).collect())
     }
+    fn aliases(&self, rva: u64) -> Result<Vec<String>> {
+        Ok(self.table.aliases(rva))
+    }
     fn type_layout(&self, _name: &str) -> Result<TypeLayout> {
         Err(SymbolError::NoTypes("COFF and DWARF"))
     }

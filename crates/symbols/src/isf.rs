@@ -387,6 +387,9 @@ impl SymbolFile for IsfFile {
     fn matching(&self, pattern: &str, limit: usize) -> Result<Vec<Sym>> {
         Ok(self.table.matching(pattern, limit))
     }
+    fn aliases(&self, rva: u64) -> Result<Vec<String>> {
+        Ok(self.table.aliases(rva))
+    }
     fn type_layout(&self, name: &str) -> Result<TypeLayout> {
         let bare = ["struct ", "class ", "union ", "enum "].iter().find_map(|p| name.strip_prefix(p));
         let name = bare.unwrap_or(name).trim();

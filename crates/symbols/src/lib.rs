@@ -189,8 +189,8 @@ pub trait SymbolFile {
     fn by_name(&self, name: &str) -> Result<Vec<Sym>>;
     /// Symbols whose shown or stored name matches `pattern` (`*`, `?`, any case), by RVA.
     fn matching(&self, pattern: &str, limit: usize) -> Result<Vec<Sym>>;
-    /// The source position of `rva` in the physical function (for an inlined address: that of the
-    /// call site the chain ends in is in [`Self::inline_chain`]'s outer entries' lines).
+    /// The source position of `rva` in the physical function; inside an inlined body that is the
+    /// call. Positions in the body are in [`Self::inline_chain`].
     fn line_at(&self, _rva: u64) -> Result<Option<SourceLine>> {
         Ok(None)
     }
@@ -202,7 +202,15 @@ pub trait SymbolFile {
     fn frame_program(&self, _rva: u64) -> Result<Option<FrameProgram>> {
         Ok(None)
     }
-    /// A type's layout by name. `Err(NoSuchType)` when the file does not define it.
+    /// Names of everything that starts exactly at `rva`, shortest first, at most four: identical
+    /// functions are folded into one.
+    fn aliases(&self, rva: u64) -> Result<Vec<String>> {
+        let at = self.symbol_at(rva)?.filter(|s| s.rva == rva);
+        Ok(at.map(|s| s.name).into_iter().collect())
+    }
+    /// A type's layout by name (`_EPROCESS`, `struct Item`, a typedef, `unsigned long`). Its
+    /// `module` is empty: the caller knows it. `Err(NoSuchType)` when the file does not define it.
+    /// Types without a name of their own come as `<unnamed-tag>#1a2b` and are found by that name.
     fn type_layout(&self, name: &str) -> Result<TypeLayout>;
     /// Names of defined types matching `pattern` (`*`, `?`, any case), sorted.
     fn types_matching(&self, _pattern: &str, _limit: usize) -> Result<Vec<String>> {

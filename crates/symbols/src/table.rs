@@ -46,6 +46,14 @@ impl Entry {
     }
 }
 
+/// The four shortest of some names, none twice.
+pub(crate) fn shortest(mut names: Vec<String>) -> Vec<String> {
+    names.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
+    names.dedup();
+    names.truncate(4);
+    names
+}
+
 impl Table {
     pub(crate) fn new(mut entries: Vec<Entry>) -> Self {
         entries.sort_by(|a, b| (a.rva, &a.name).cmp(&(b.rva, &b.name)));
@@ -65,6 +73,13 @@ impl Table {
         let key =
             |e: &&Entry| (e.kind != SymbolKind::Function, e.name.len(), std::cmp::Reverse(e.name.clone()));
         same.min_by_key(key).map(Entry::symbol)
+    }
+
+    /// Shown names at exactly `rva`, shortest first.
+    pub(crate) fn aliases(&self, rva: u64) -> Vec<String> {
+        let start = self.entries.partition_point(|e| u64::from(e.rva) < rva);
+        let here = self.entries[start..].iter().take_while(|e| u64::from(e.rva) == rva).take(4096);
+        shortest(here.map(|e| e.symbol().name).collect())
     }
 
     /// The first entry above `rva`.

@@ -197,3 +197,36 @@ fn exports_of_a_real_image() {
         assert!(exports.by_name(&name).unwrap().iter().any(|s| s.rva == u64::from(rva)));
     }
 }
+
+/// A compressed PDB (MSFZ), made from an ordinary one, answers alike.
+#[test]
+fn a_compressed_pdb_answers_alike() {
+    use std::io::{Cursor, Write};
+    let Some(data) = shared::data() else { return };
+    let bytes = shared::bytes(&data, "user/kd_x64_release/targetapp.pdb");
+    let plain = PdbFile::from_bytes(bytes.clone(), "x.pdb").unwrap();
+    let msf = ms_pdb::msf::Msf::open_with_file(bytes).unwrap();
+    let mut writer = ms_pdb::msfz::MsfzWriter::new(Cursor::new(Vec::new())).unwrap();
+    writer.reserve_num_streams(msf.num_streams() as usize);
+    for stream in (1..msf.num_streams()).filter(|&s| msf.is_stream_valid(s)) {
+        let content = msf.read_stream_to_vec(stream).unwrap();
+        writer.stream_writer(stream).unwrap().write_all(&content).unwrap();
+    }
+    let (_, file) = writer.finish().unwrap();
+    let packed = PdbFile::from_bytes(file.into_inner(), "x.pdb").unwrap();
+    assert_eq!(packed.identity(), plain.identity());
+    assert_eq!(packed.inline_chain(0x1e65).unwrap(), plain.inline_chain(0x1e65).unwrap());
+    assert_eq!(packed.matching("*", 5000).unwrap(), plain.matching("*", 5000).unwrap());
+    assert_eq!(packed.type_layout("stackTestClass").unwrap(), plain.type_layout("stackTestClass").unwrap());
+    assert_eq!(packed.line_at(0x1e65).unwrap(), plain.line_at(0x1e65).unwrap());
+}
+
+#[test]
+fn folded_functions_have_aliases() {
+    let Some(data) = shared::data() else { return };
+    let pdb = shared::pdb(&data, "user/crash_x86/crash.pdb");
+    let rva = folded(&pdb).into_iter().min().unwrap();
+    let aliases = pdb.aliases(rva).unwrap();
+    assert!((2..=4).contains(&aliases.len()), "{aliases:?}");
+    assert!(aliases.is_sorted_by_key(String::len));
+}

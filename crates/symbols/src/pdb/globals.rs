@@ -20,8 +20,6 @@ const S_LTHREAD32: u16 = 0x1112;
 const S_GTHREAD32: u16 = 0x1113;
 const S_PROCREF: u16 = 0x1125;
 const S_LPROCREF: u16 = 0x1127;
-/// `S_PUB32` flag: the symbol is code.
-const PUBLIC_IS_CODE: u32 = 1;
 
 /// A record with an address, where it lies in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +34,6 @@ pub(super) enum Global<'a> {
     Public {
         section: u16,
         offset: u32,
-        code: bool,
         name: &'a [u8],
     },
     Data {
@@ -66,9 +63,8 @@ impl<'a> Global<'a> {
         let mut data = Bytes::new(record.data);
         Some(match record.kind {
             S_PUB32 => {
-                let (flags, offset, section) = (data.u32()?, data.u32()?, data.u16()?);
-                let code = flags & PUBLIC_IS_CODE != 0;
-                Self::Public { section, offset, code, name: data.name_bytes() }
+                let (_flags, offset, section) = (data.u32()?, data.u32()?, data.u16()?);
+                Self::Public { section, offset, name: data.name_bytes() }
             }
             S_LDATA32 | S_GDATA32 | S_LTHREAD32 | S_GTHREAD32 => {
                 let (ty, offset, section) = (data.u32()?, data.u32()?, data.u16()?);
@@ -163,6 +159,13 @@ impl Globals {
             _ => None,
         });
         publics.min_by_key(|name| (name.len(), std::cmp::Reverse(*name)))
+    }
+
+    /// Shown names of data and publics exactly at `rva`.
+    pub(super) fn names_at(&self, rva: u32) -> Vec<String> {
+        let start = self.by_rva.partition_point(|p| p.rva < rva);
+        let here = self.by_rva[start..].iter().take_while(|p| p.rva == rva).take(4096);
+        here.filter_map(|p| self.global(p.record)).map(|g| self.shown(g.name())).collect()
     }
 
     /// Records called exactly `name`.

@@ -13,6 +13,7 @@ use super::module::Module;
 use super::scopes::{Procedure, ProcedureKind, is_inline_site, procedure_name, walk};
 use super::{globals, ids};
 use crate::glob::Glob;
+use crate::table::shortest;
 use crate::{InlineFrame, Result, Sym};
 
 /// A symbol further below an address than this says nothing about it.
@@ -93,13 +94,9 @@ impl PdbFile {
 
     fn global_symbol(&self, global: &Global<'_>) -> Result<Option<Sym>> {
         match *global {
-            Global::Public { section, offset, code, name } => {
+            Global::Public { section, offset, name } => {
                 let Some(rva) = self.addresses()?.rva(section, offset) else { return Ok(None) };
-                let mut symbol = self.globals()?.public_symbol(rva, name);
-                if code {
-                    symbol.kind = SymbolKind::Public;
-                }
-                Ok(Some(symbol))
+                Ok(Some(self.globals()?.public_symbol(rva, name)))
             }
             Global::Data { ty, section, offset, name } => {
                 let Some(rva) = self.addresses()?.rva(section, offset) else { return Ok(None) };
@@ -148,15 +145,24 @@ impl PdbFile {
         if found.is_empty() {
             self.add_shown(&mut found, name, |shown| shown.eq_ignore_ascii_case(name))?;
         }
-        found.sort_by_key(|s| s.rva);
+        let mut found = tidied(found);
+        found.truncate(MAX_NAMED);
         Ok(found)
+    }
+
+    /// Names of data, publics and the procedure that start exactly at `rva`.
+    pub(super) fn find_aliases(&self, rva: u64) -> Result<Vec<String>> {
+        let Ok(at) = u32::try_from(rva) else { return Ok(Vec::new()) };
+        let mut names = self.globals()?.names_at(at);
+        names.extend(self.find_symbol(rva)?.filter(|s| s.rva == rva).map(|s| s.name));
+        Ok(shortest(names))
     }
 
     fn add_shown(&self, found: &mut Vec<Sym>, name: &str, accept: impl Fn(&str) -> bool) -> Result<()> {
         let globals = self.globals()?;
         for (section, offset, raw) in globals.publics_shown_as(literal_of(name), accept).take(MAX_NAMED) {
             if let Some(rva) = self.addresses()?.rva(section, offset) {
-                push(found, globals.public_symbol(rva, raw));
+                found.push(globals.public_symbol(rva, raw));
             }
         }
         Ok(())
@@ -164,7 +170,7 @@ impl PdbFile {
 
     fn add(&self, found: &mut Vec<Sym>, global: &Global<'_>) -> Result<()> {
         if let Some(symbol) = self.global_symbol(global)? {
-            push(found, symbol);
+            found.push(symbol);
         }
         Ok(())
     }
@@ -174,7 +180,8 @@ impl PdbFile {
         let literal = literal_of(pattern).as_bytes();
         let mut found = Vec::new();
         for global in globals.iter() {
-            if found.len() >= limit {
+            // A function is there twice: as a procedure and as a public.
+            if found.len() >= limit.saturating_mul(2) {
                 break;
             }
             let name = global.name();
@@ -187,7 +194,8 @@ impl PdbFile {
                 self.add(&mut found, &global)?;
             }
         }
-        found.sort_by(|a, b| (a.rva, &a.name).cmp(&(b.rva, &b.name)));
+        let mut found = tidied(found);
+        found.truncate(limit);
         Ok(found)
     }
 
@@ -245,18 +253,11 @@ impl PdbFile {
     }
 }
 
-/// Adds a symbol unless the same function or public is there under the same shown name; a record
-/// with a size replaces one without.
-fn push(found: &mut Vec<Sym>, symbol: Sym) {
-    if found.len() >= MAX_NAMED && found.iter().all(|s| s.rva != symbol.rva) {
-        found.push(symbol);
-        return;
-    }
-    match found.iter_mut().find(|s| s.rva == symbol.rva && s.name == symbol.name) {
-        Some(same) if same.size.is_none() && symbol.size.is_some() => *same = symbol,
-        Some(_) => {}
-        None => found.push(symbol),
-    }
+/// By RVA and name, each once; of two the one with a size, which tells more.
+fn tidied(mut found: Vec<Sym>) -> Vec<Sym> {
+    found.sort_by(|a, b| (a.rva, &a.name, a.size.is_none()).cmp(&(b.rva, &b.name, b.size.is_none())));
+    found.dedup_by(|b, a| a.rva == b.rva && a.name == b.name);
+    found
 }
 
 /// DbgEng counts an inline frame's displacement from the body's first byte, gaps or not.

@@ -223,6 +223,9 @@ impl SymbolFile for PdbFile {
             Ok(self.frames()?.at(rva, |offset| names.get(offset)))
         })
     }
+    fn aliases(&self, rva: u64) -> Result<Vec<String>> {
+        guarded("symbols", || self.find_aliases(rva))
+    }
     fn type_layout(&self, name: &str) -> Result<TypeLayout> {
         guarded("types", || self.find_layout(name))
     }
