@@ -22,8 +22,37 @@ pub struct FunctionFacts {
     pub saved: Vec<(usize, u32)>,
     /// The frame pointer register and its distance from the stack pointer, if one is set up.
     pub frame_pointer: Option<(usize, u32)>,
+    /// A trap handler: the processor pushed a machine frame, with or without an error code, instead
+    /// of a return address.
+    pub machine_frame: Option<bool>,
     /// RVAs that calls in the body return to.
     pub returns: Vec<u32>,
+}
+
+impl FunctionFacts {
+    /// The stack pointer went down.
+    pub(crate) fn grow(&mut self, bytes: u32) {
+        self.frame_size += bytes;
+        self.saved.iter_mut().for_each(|(_, offset)| *offset += bytes);
+        if let Some((_, offset)) = &mut self.frame_pointer {
+            *offset += bytes;
+        }
+    }
+    /// The stack pointer went up. A frame pointer may then lie below it.
+    pub(crate) fn shrink(&mut self, bytes: u32) {
+        self.frame_size -= bytes;
+        self.saved.iter_mut().for_each(|(_, offset)| *offset -= bytes);
+        if let Some((_, offset)) = &mut self.frame_pointer {
+            *offset = offset.wrapping_sub(bytes);
+        }
+    }
+}
+
+/// An instruction of a built function and what the frame is like when it is about to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    pub rva: u32,
+    pub facts: FunctionFacts,
 }
 
 /// A function for [`ImageBuilder`]. Both machines: saves `saved`, makes room for `locals`, calls
@@ -40,6 +69,8 @@ pub struct Function {
     pub frame_pointer: Option<u8>,
     pub calls: u32,
     pub exported: bool,
+    /// x64: a trap handler (`true`: the processor pushes an error code too).
+    pub machine_frame: Option<bool>,
 }
 
 impl Function {
@@ -65,6 +96,11 @@ impl Function {
     #[must_use]
     pub fn calling(mut self, times: u32) -> Self {
         self.calls = times;
+        self
+    }
+    #[must_use]
+    pub fn trap_handler(mut self, error_code: bool) -> Self {
+        self.machine_frame = Some(error_code);
         self
     }
     #[must_use]
@@ -95,6 +131,8 @@ pub struct Image {
     pub symbols: BTreeMap<String, u32>,
     /// Of built images, by name.
     pub functions: BTreeMap<String, FunctionFacts>,
+    /// Of built images, by function: every instruction, in order.
+    pub positions: BTreeMap<String, Vec<Position>>,
 }
 
 impl Image {
@@ -115,6 +153,7 @@ impl Image {
             codeview,
             symbols: BTreeMap::new(),
             functions: BTreeMap::new(),
+            positions: BTreeMap::new(),
             file: bytes,
         })
     }
@@ -152,7 +191,7 @@ impl Image {
     }
 
     /// Reads the facts of an x64 function from its unwind codes. `None`: no such function, a chained
-    /// one, or one with codes that are not plain (machine frames, XMM saves are ignored).
+    /// one, or one with codes that are not plain (XMM saves are skipped over).
     #[must_use]
     pub fn x64_facts(&self, rva: u32) -> Option<FunctionFacts> {
         let image = FileImage::new(&self.file[..]).ok()?;
@@ -214,6 +253,10 @@ fn plain_codes(head: [u8; 4], codes: &[u8]) -> Option<FunctionFacts> {
             }
             (8, _) => 2,
             (9, _) => 3,
+            (10, _) => {
+                facts.machine_frame = Some(info != 0);
+                1
+            }
             _ => return None,
         };
         index += used;
@@ -309,6 +352,7 @@ pub fn stand_in_kernel(machine: Machine) -> Image {
         .function(Function::new("IofCallDriver").locals(0x38).exported())
         .function(Function::new("NtDeviceIoControlFile").saving(saved).locals(0x68).exported())
         .function(Function::new("KiSystemServiceCopyEnd").locals(0x118))
+        .function(Function::new("KiPageFault").saving(&[reg::RBP]).locals(0x158).trap_handler(true))
         .function(Function::new("KiSwapContext").saving(saved).locals(0x108))
         .function(Function::new("KiSwapThread").locals(0x88))
         .function(Function::new("KeWaitForSingleObject").saving(saved).locals(0x78).exported())

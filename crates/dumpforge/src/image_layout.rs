@@ -3,32 +3,36 @@
 
 use std::collections::BTreeMap;
 
-use target::{Machine, reg};
+use target::Machine;
 
 use crate::bytes::{low32, pad_to, put, put16, put32, put64};
-use crate::image::{Function, FunctionFacts, Image, ImageBuilder, rsds};
+use crate::image::{Function, FunctionFacts, Image, ImageBuilder, Position, rsds};
+use crate::{code_arm64, code_x64};
 
 const ALIGN: usize = 0x1000;
 const TEXT: usize = 0x1000;
 
-struct Code {
-    bytes: Vec<u8>,
-    facts: FunctionFacts,
+pub(crate) struct Code {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) facts: FunctionFacts,
     /// `UNWIND_INFO` or `.xdata`.
-    unwind: Vec<u8>,
+    pub(crate) unwind: Vec<u8>,
+    pub(crate) positions: Vec<Position>,
 }
 
 pub(crate) fn build(builder: &ImageBuilder) -> Image {
     let mut text = Vec::new();
     let mut functions = BTreeMap::new();
+    let mut positions = BTreeMap::new();
     let mut entries: Vec<(FunctionFacts, Vec<u8>)> = Vec::new();
     for function in &builder.functions {
         let at = low32(TEXT + text.len());
-        let code = if builder.machine == Machine::Arm64 { arm64(function, at) } else { x64(function, at) };
+        let arm64 = builder.machine == Machine::Arm64;
+        let code = if arm64 { code_arm64::function(function, at) } else { code_x64::function(function, at) };
         text.extend(&code.bytes);
-        let (unit, filler) = if builder.machine == Machine::Arm64 { (16, 0x1f) } else { (16, 0xcc) };
-        text.resize(text.len().next_multiple_of(unit), filler);
+        text.resize(text.len().next_multiple_of(16), if arm64 { 0 } else { 0xcc });
         functions.insert(function.name.clone(), code.facts.clone());
+        positions.insert(function.name.clone(), code.positions);
         entries.push((code.facts, code.unwind));
     }
     pad_to(&mut text, 16);
@@ -66,6 +70,7 @@ pub(crate) fn build(builder: &ImageBuilder) -> Image {
         file,
         symbols,
         functions,
+        positions,
     }
 }
 
@@ -212,154 +217,4 @@ fn exception_table(machine: Machine, entries: &[(FunctionFacts, Vec<u8>)], unwin
         out.extend(unwind.to_le_bytes());
     }
     out
-}
-
-/// Bytes and the unwind codes they need, newest first.
-struct X64 {
-    code: Vec<u8>,
-    codes: Vec<Vec<u8>>,
-}
-
-impl X64 {
-    fn emit(&mut self, bytes: &[u8], operation: u8, info: u8, extra: Option<u16>) {
-        self.code.extend(bytes);
-        let offset = (self.code.len() & 0xff) as u8;
-        let mut code = vec![offset, operation | info << 4];
-        code.extend(extra.into_iter().flat_map(u16::to_le_bytes));
-        self.codes.insert(0, code);
-    }
-}
-
-fn low8(value: usize) -> u8 {
-    (value & 0xff) as u8
-}
-
-fn x64_push(register: usize, opcode: u8) -> Vec<u8> {
-    let short = opcode | low8(register & 7);
-    if register >= 8 { vec![0x41, short] } else { vec![short] }
-}
-
-fn x64_adjust(locals: u32, subtract: bool) -> Vec<u8> {
-    let operation = if subtract { 0xec } else { 0xc4 };
-    if locals < 0x80 {
-        vec![0x48, 0x83, operation, low8(locals as usize)]
-    } else {
-        let mut out = vec![0x48, 0x81, operation];
-        out.extend(locals.to_le_bytes());
-        out
-    }
-}
-
-fn x64(function: &Function, at: u32) -> Code {
-    let mut saved = function.saved.clone();
-    if function.frame_pointer.is_some() && !saved.contains(&reg::RBP) {
-        saved.insert(0, reg::RBP);
-    }
-    let locals = function.locals.next_multiple_of(8);
-    let mut out = X64 { code: Vec::new(), codes: Vec::new() };
-    for &register in &saved {
-        out.emit(&x64_push(register, 0x50), 0, low8(register), None);
-    }
-    if locals > 0 {
-        let bytes = x64_adjust(locals, true);
-        if locals <= 128 {
-            out.emit(&bytes, 2, low8((locals as usize - 8) / 8), None);
-        } else {
-            out.emit(&bytes, 1, 0, Some((locals / 8 & 0xffff) as u16));
-        }
-    }
-    if let Some(offset) = function.frame_pointer {
-        out.emit(&[0x48, 0x8d, 0x6c, 0x24, offset & 0x70], 3, 0, None);
-    }
-    let prolog = out.code.len();
-    let mut facts = FunctionFacts {
-        begin: at,
-        body: at + low32(prolog),
-        frame_size: locals + 8 * low32(saved.len()),
-        frame_pointer: function.frame_pointer.map(|offset| (reg::RBP, u32::from(offset & 0x70))),
-        ..FunctionFacts::default()
-    };
-    for (index, &register) in saved.iter().rev().enumerate() {
-        facts.saved.push((register, locals + 8 * low32(index)));
-    }
-    out.code.push(0x90);
-    for _ in 0..function.calls {
-        // call: to the function's own start, which is as good as any.
-        let next = out.code.len() + 5;
-        out.code.push(0xe8);
-        out.code.extend((low32(next)).wrapping_neg().to_le_bytes());
-        facts.returns.push(at + low32(next));
-        out.code.push(0x90);
-    }
-    if let Some((_, offset)) = facts.frame_pointer {
-        out.code.extend([0x48, 0x8d, 0xa5]);
-        out.code.extend((locals.wrapping_sub(offset)).to_le_bytes());
-    } else if locals > 0 {
-        out.code.extend(x64_adjust(locals, false));
-    }
-    for &register in saved.iter().rev() {
-        out.code.extend(x64_push(register, 0x58));
-    }
-    out.code.push(0xc3);
-    facts.end = at + low32(out.code.len());
-    let codes: Vec<u8> = out.codes.concat();
-    let frame = facts.frame_pointer.map_or(0, |(register, offset)| low8(register) | low8(offset as usize));
-    let mut unwind = vec![1, low8(prolog), low8(codes.len() / 2), frame];
-    unwind.extend(codes);
-    pad_to(&mut unwind, 4);
-    Code { bytes: out.code, facts, unwind }
-}
-
-/// `stp x29, x30, [sp, #-frame]!`, saves, `mov x29, sp`, body, the same back, `ret`.
-fn arm64(function: &Function, at: u32) -> Code {
-    let registers: Vec<usize> = function.saved.iter().copied().filter(|r| (19..=28).contains(r)).collect();
-    let saves = 16 + (8 * low32(registers.len())).next_multiple_of(16);
-    let frame = (saves + function.locals.next_multiple_of(16)).min(504).next_multiple_of(16).min(496);
-    let mut words = vec![0xa980_0000 | ((frame / 8).wrapping_neg() & 0x7f) << 15 | 30 << 10 | 31 << 5 | 29];
-    let mut codes = vec![vec![0x80 | low8(frame as usize / 8 - 1)]];
-    let mut restores = vec![0xa8c0_0000 | (frame / 8 & 0x7f) << 15 | 30 << 10 | 31 << 5 | 29];
-    let mut facts = FunctionFacts {
-        begin: at,
-        frame_size: frame,
-        saved: vec![(reg::A64_FP, 0), (reg::A64_LR, 8)],
-        frame_pointer: Some((reg::A64_FP, 0)),
-        ..FunctionFacts::default()
-    };
-    for (index, pair) in registers.chunks(2).enumerate() {
-        let slot = 2 + 2 * low32(index);
-        let (first, x) = (low32(pair[0]), pair[0] - 19);
-        facts.saved.push((pair[0], 8 * slot));
-        let (high, low) = (low8(x >> 2), low8((x & 3) << 6) | low8(slot as usize));
-        if let [_, second] = *pair {
-            facts.saved.push((second, 8 * slot + 8));
-            words.push(0xa900_0000 | slot << 15 | low32(second) << 10 | 31 << 5 | first);
-            restores.insert(0, 0xa940_0000 | slot << 15 | low32(second) << 10 | 31 << 5 | first);
-            codes.insert(0, vec![0xc8 | high, low]);
-        } else {
-            words.push(0xf900_0000 | slot << 10 | 31 << 5 | first);
-            restores.insert(0, 0xf940_0000 | slot << 10 | 31 << 5 | first);
-            codes.insert(0, vec![0xd0 | high, low]);
-        }
-    }
-    words.push(0x9100_03fd);
-    facts.body = at + 4 * low32(words.len());
-    words.push(0xd503_201f);
-    for _ in 0..function.calls {
-        // bl to the function's own start.
-        words.push(0x9400_0000 | low32(words.len()).wrapping_neg() & 0x03ff_ffff);
-        facts.returns.push(at + 4 * low32(words.len()));
-        words.push(0xd503_201f);
-    }
-    words.extend(restores);
-    words.push(0xd65f_03c0);
-    facts.end = at + 4 * low32(words.len());
-    // set_fp, then the saves, which the epilog (starting behind set_fp) shares; end.
-    let mut stream = vec![0xe1];
-    stream.extend(codes.concat());
-    stream.push(0xe4);
-    pad_to(&mut stream, 4);
-    let header = low32(words.len()) | 1 << 21 | 1 << 22 | low32(stream.len() / 4) << 27;
-    let mut unwind = header.to_le_bytes().to_vec();
-    unwind.extend(stream);
-    Code { bytes: words.iter().flat_map(|w| w.to_le_bytes()).collect(), facts, unwind }
 }

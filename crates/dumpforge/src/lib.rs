@@ -9,7 +9,10 @@
 //! - [`UserDump`] writes minidumps of x64, x86 and ARM64 processes.
 
 mod bytes;
+mod code_arm64;
+mod code_x64;
 pub mod context;
+mod debugger_data;
 pub mod image;
 mod image_layout;
 pub mod isf;
@@ -22,7 +25,7 @@ mod triage;
 pub mod user;
 
 pub use context::context_bytes;
-pub use image::{Function, FunctionFacts, Image, ImageBuilder};
+pub use image::{Function, FunctionFacts, Image, ImageBuilder, Position};
 pub use kernel::{KernelForge, ProcessHandle, ThreadState};
 pub use kernel_write::{DumpType, Encoding};
 pub use layout::Layout;

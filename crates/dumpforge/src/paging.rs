@@ -150,7 +150,7 @@ impl AddressSpace {
             let mut raw = memory.quad(at);
             if raw & 1 == 0 {
                 let bits = if self.machine == Machine::Arm64 { ARM64_TABLE } else { X64_TABLE };
-                raw = memory.allocate() * PAGE | bits;
+                raw = (memory.allocate() * PAGE) | bits;
                 memory.write(at, &raw.to_le_bytes());
             }
             table = raw & FRAME;
@@ -179,11 +179,11 @@ impl AddressSpace {
             Mapping::Transition => {
                 let pfn = memory.allocate();
                 // Swizzle set: the frame is as it stands.
-                (1, Some(pfn), pfn * PAGE | TRANSITION | SWIZZLE)
+                (1, Some(pfn), (pfn * PAGE) | TRANSITION | SWIZZLE)
             }
             Mapping::Swizzled { mask } => {
                 let pfn = memory.allocate();
-                (1, Some(pfn), pfn * PAGE | TRANSITION | mask)
+                (1, Some(pfn), (pfn * PAGE) | TRANSITION | mask)
             }
             Mapping::Prototype { entry } => (1, None, entry << 16 | PROTOTYPE),
             Mapping::PrototypeVad => (1, None, 0xffff_ffff_0000_0000 | PROTOTYPE),

@@ -3,7 +3,7 @@
 use target::{Context, ContextSource, Machine, reg};
 
 use crate::bytes::put64;
-use crate::image::{FunctionFacts, Image};
+use crate::image::{FunctionFacts, Image, Position};
 
 /// A function on the stack and where in it the processor is, or will return to.
 #[derive(Clone, Debug)]
@@ -19,6 +19,11 @@ impl FrameSpec {
         let facts = image.function(function);
         let ip = base + u64::from(facts.body);
         Self { facts, ip }
+    }
+    /// At any instruction of a built function: for the innermost frame, or one that was interrupted.
+    #[must_use]
+    pub fn at(base: u64, position: &Position) -> Self {
+        Self { facts: position.facts.clone(), ip: base + u64::from(position.rva) }
     }
     /// At the return address of a built function's first call: for the frames above.
     #[must_use]
@@ -57,6 +62,9 @@ pub struct StackBuilder {
     size: u32,
 }
 
+/// rip, cs, eflags, rsp, ss.
+const MACHINE_FRAME: u64 = 0x28;
+
 const X64_NONVOLATILE: [usize; 8] = [reg::RBX, reg::RBP, reg::RSI, reg::RDI, 12, 13, 14, 15];
 const ARM64_NONVOLATILE: [usize; 11] = [19, 20, 21, 22, 23, 24, 25, 26, 27, 28, reg::A64_FP];
 
@@ -73,7 +81,12 @@ impl StackBuilder {
 
     /// Bytes from a frame's stack pointer to its caller's.
     fn stride(&self, facts: &FunctionFacts) -> u64 {
-        u64::from(facts.frame_size) + if self.machine == Machine::Arm64 { 0 } else { 8 }
+        let above = match (self.machine, facts.machine_frame) {
+            (Machine::Arm64, _) => 0,
+            (_, None) => 8,
+            (_, Some(error_code)) => MACHINE_FRAME + if error_code { 8 } else { 0 },
+        };
+        u64::from(facts.frame_size) + above
     }
 
     /// `frames` innermost first; the outermost returns to `end` (0 ends a walk). The innermost
@@ -114,8 +127,20 @@ impl StackBuilder {
                 }
             };
             let return_address = frames.get(index + 1).map_or(end, |caller| caller.ip);
-            if self.machine != Machine::Arm64 {
-                slot(u64::from(frame.facts.frame_size), return_address);
+            let top = u64::from(frame.facts.frame_size);
+            match (self.machine, frame.facts.machine_frame) {
+                (Machine::Arm64, _) if frame.facts.saved.iter().all(|(n, _)| *n != reg::A64_LR) => {
+                    state[reg::A64_LR] = return_address;
+                }
+                (Machine::Arm64, _) => {}
+                (_, None) => slot(top, return_address),
+                (_, Some(error_code)) => {
+                    let at = top + if error_code { 8 } else { 0 };
+                    let values = [return_address, 0x10, 0x246, pointers[index + 1], 0x18];
+                    for (place, value) in values.into_iter().enumerate() {
+                        slot(at + 8 * place as u64, value);
+                    }
+                }
             }
             for &(number, offset) in &frame.facts.saved {
                 let value = if number == reg::A64_LR && self.machine == Machine::Arm64 {
@@ -127,7 +152,8 @@ impl StackBuilder {
                 state[number] = 0x5000_0000 + ((index as u64) << 8) + number as u64;
             }
             if let Some((number, offset)) = frame.facts.frame_pointer {
-                state[number] = sp + u64::from(offset);
+                // Behind an epilog's first instruction the distance is negative.
+                state[number] = sp.wrapping_add_signed(offset.cast_signed().into());
             }
             let registers = self.nonvolatile().iter().map(|&number| (number, state[number])).collect();
             expected.push(ExpectedFrame { ip: frame.ip, sp, registers });

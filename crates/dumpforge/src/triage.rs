@@ -1,7 +1,8 @@
 //! Small memory dumps: the structures of the crash, its stack, and blocks of memory.
 
 use crate::bytes::{low32, pad_to, put, put16, put32, put64, utf16};
-use crate::kernel::{KDBG_SIZE, KernelForge};
+use crate::debugger_data::KDBG_SIZE;
+use crate::kernel::KernelForge;
 use crate::kernel_write::DumpType;
 
 const BLOCK: usize = 0x2000;

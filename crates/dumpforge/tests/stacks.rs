@@ -45,6 +45,45 @@ fn every_function_is_unwound_from_its_body() {
 }
 
 #[test]
+fn the_innermost_frame_is_unwound_from_every_instruction() {
+    for machine in [Machine::X64, Machine::Arm64] {
+        let image = functions(machine);
+        let outer = [FrameSpec::calling(&image, BASE, "two"), FrameSpec::calling(&image, BASE, "small")];
+        let mut cases = 0;
+        for position in image.positions.values().flatten() {
+            let frames = [&[FrameSpec::at(BASE, position)], &outer[..]].concat();
+            let stack = StackBuilder::new(machine, 0x50_0000, 0x4000).build(&frames, 0);
+            support::World::new(&stack, &[(BASE, &image)]).check(&stack);
+            cases += 1;
+        }
+        assert!(cases > 60, "{cases}");
+    }
+}
+
+#[test]
+fn traps_are_unwound_into_any_instruction() {
+    let image = ImageBuilder::new(Machine::X64, "traps.sys")
+        .function(Function::new("inner"))
+        .function(Function::new("fault").saving(&[5]).locals(0x158).trap_handler(true))
+        .function(Function::new("interrupt").locals(0x40).trap_handler(false))
+        .function(Function::new("victim").saving(&[3, 6]).locals(0x98))
+        .function(Function::new("outer"))
+        .build();
+    for handler in ["fault", "interrupt"] {
+        for position in &image.positions["victim"] {
+            let frames = [
+                FrameSpec::inside(&image, BASE, "inner"),
+                FrameSpec::calling(&image, BASE, handler),
+                FrameSpec::at(BASE, position),
+                FrameSpec::calling(&image, BASE, "outer"),
+            ];
+            let stack = StackBuilder::new(Machine::X64, 0x50_0000, 0x4000).build(&frames, 0);
+            support::World::new(&stack, &[(BASE, &image)]).check(&stack);
+        }
+    }
+}
+
+#[test]
 fn a_built_image_is_a_pe_image() {
     for machine in [Machine::X64, Machine::Arm64] {
         let image = functions(machine);
