@@ -131,8 +131,8 @@ pub(crate) fn find(command: &str) -> Result<(Serve, &str)> {
     if command.contains("@@") {
         return Err(refused("@@", "C++ expressions can change the target; use MASM syntax"));
     }
-    if command.starts_with('~') {
-        return Ok((threads::tilde, &command[1..]));
+    if let Some(arguments) = command.strip_prefix('~') {
+        return Ok((threads::tilde, arguments));
     }
     let verb = verb(command);
     let arguments = command[verb.len()..].trim();

@@ -1,6 +1,6 @@
 //! `u`, `ub`, `uf`.
 
-use target::{Instruction, Result, TargetError};
+use target::{Instruction, Result, TargetError, TargetExt as _};
 
 use crate::instruction;
 use crate::notation::known_place;
@@ -44,16 +44,24 @@ fn print<'i>(run: &mut Run<'_>, instructions: impl Iterator<Item = &'i Instructi
     let mut function: Option<String> = None;
     for instruction in instructions {
         run.check()?;
-        let place = known_place(run.target, instruction.address);
-        let name = place.as_deref().map(|p| p.split('+').next().unwrap_or(p).to_owned());
+        let name = function_name(run, instruction.address);
         if name.is_some() && name != function {
-            run.say(format!("{}:", place.as_deref().unwrap_or("")));
+            let place = known_place(run.target, instruction.address);
+            run.say(format!("{}:", place.or(name.clone()).unwrap_or_default()));
             function = name;
         }
         let line = instruction::line(run.target, notation, instruction);
         run.say(line);
     }
     Ok(())
+}
+
+/// What a label names: the function, or the module where no function is known.
+fn function_name(run: &Run<'_>, address: u64) -> Option<String> {
+    if let Ok(Some(hit)) = run.target.symbol_at(address) {
+        return Some(hit.qualified());
+    }
+    run.target.module_at(address).ok().flatten().map(|m| m.name)
 }
 
 /// Backwards: from the function's start forward, the last `count` before the address.

@@ -4,13 +4,16 @@ use target::{
     Context, ContextOf, ContextSource, ExceptionRecord, Machine, MemoryExt as _, Result, TargetError, View,
 };
 
-use crate::notation::Notation;
+use crate::notation::{Notation, frame_place, known_place};
 use crate::registers;
 use crate::run::{Run, usage};
 
+/// What the debugger shows for a process id nobody recorded.
+pub(crate) const UNKNOWN_ID: u32 = 0xf0f0_f0f0;
+
 /// DbgEng's words for exception codes (its default event filters).
-pub(crate) fn exception_words(code: u32) -> &'static str {
-    match code {
+pub(crate) fn exception_words(code: u32) -> Option<&'static str> {
+    Some(match code {
         0x8000_0001 => "Guard page violation",
         0x8000_0002 => "Data misaligned",
         0x8000_0003 => "Break instruction exception",
@@ -39,8 +42,8 @@ pub(crate) fn exception_words(code: u32) -> &'static str {
         0x4000_001f => "WOW64 breakpoint",
         0x4008_0201 => "Windows Runtime Originate Error",
         0x4008_0202 => "Windows Runtime Transform Error",
-        _ => "Unknown exception",
-    }
+        _ => return None,
+    })
 }
 
 pub(crate) fn last_event(run: &mut Run<'_>, _: &str) -> Result<()> {
@@ -50,7 +53,7 @@ pub(crate) fn last_event(run: &mut Run<'_>, _: &str) -> Result<()> {
     };
     let pid = run.target.facts().process.as_ref().and_then(|p| p.pid);
     let who = match (event.thread, run.target.facts().kind.is_kernel()) {
-        (Some(tid), false) => format!("{:x}.{tid:x}: ", pid.unwrap_or(0)),
+        (Some(tid), false) => format!("{:x}.{tid:x}: ", pid.unwrap_or(UNKNOWN_ID)),
         _ => String::new(),
     };
     let chance = match event.first_chance {
@@ -59,7 +62,8 @@ pub(crate) fn last_event(run: &mut Run<'_>, _: &str) -> Result<()> {
         None => "first/second chance not available",
     };
     let code = event.record.code;
-    run.say(format!("Last event: {who}{} - code {code:08x} ({chance})", exception_words(code)));
+    let words = exception_words(code).unwrap_or("Unknown exception");
+    run.say(format!("Last event: {who}{words} - code {code:08x} ({chance})"));
     if let Some(time) = debugger_time(run) {
         run.say(format!("  debugger time: {time}"));
     }
@@ -73,16 +77,24 @@ pub(crate) fn debugger_time(run: &Run<'_>) -> Option<String> {
 
 /// `.exr -1`, `.exr ADDRESS`.
 pub(crate) fn exr(run: &mut Run<'_>, arguments: &str) -> Result<()> {
-    let record = match arguments {
-        "" | "-1" => match run.target.stored_event()? {
-            Some(event) => event.record,
-            None => {
-                return Err(TargetError::failed_because("no_exception", "Last event was not an exception"));
-            }
-        },
-        text => read_record(run, run.evaluate(text)?)?,
+    if !matches!(arguments, "" | "-1") {
+        let record = read_record(run, run.evaluate(arguments)?)?;
+        let place = known_place(run.target, record.address);
+        print_record(run, &record, place);
+        return Ok(());
+    }
+    let Some(event) = run.target.stored_event()? else {
+        return Err(TargetError::failed_because("no_exception", "Last event was not an exception"));
     };
-    print_record(run, &record);
+    // The stack knows of functions inlined there.
+    let context = event.context.filter(|c| c.ip() == event.record.address);
+    let frame = context.and_then(|c| run.target.stack(&c, 1, run.halt).ok()?.frames.into_iter().next());
+    let notation = Notation::of(run.target.facts().machine);
+    let place = match frame.filter(|f| f.inline) {
+        Some(frame) => Some(frame_place(run.target, notation, &frame)),
+        None => known_place(run.target, event.record.address),
+    };
+    print_record(run, &event.record, place);
     Ok(())
 }
 
@@ -114,11 +126,12 @@ fn read_record(run: &Run<'_>, address: u64) -> Result<ExceptionRecord> {
     })
 }
 
-fn print_record(run: &mut Run<'_>, record: &ExceptionRecord) {
+fn print_record(run: &mut Run<'_>, record: &ExceptionRecord, place: Option<String>) {
     let notation = Notation::of(run.target.facts().machine);
-    let place = place_with_wide_displacement(run, notation, record.address);
+    let place = place.map(|p| wide_displacement(notation, p)).unwrap_or_default();
     run.say(format!("ExceptionAddress: {}{place}", notation.digits(record.address)));
-    run.say(format!("   ExceptionCode: {:08x} ({})", record.code, exception_words(record.code)));
+    let words = exception_words(record.code).map(|w| format!(" ({w})")).unwrap_or_default();
+    run.say(format!("   ExceptionCode: {:08x}{words}", record.code));
     run.say(format!("  ExceptionFlags: {:08x}", record.flags));
     run.say(format!("NumberParameters: {}", record.parameters.len()));
     for (index, parameter) in record.parameters.iter().enumerate() {
@@ -133,8 +146,7 @@ fn print_record(run: &mut Run<'_>, record: &ExceptionRecord) {
 }
 
 /// ` (nt+0x00000000003f5a80)`: here the displacement is as wide as a pointer.
-fn place_with_wide_displacement(run: &Run<'_>, notation: Notation, address: u64) -> String {
-    let Some(place) = crate::notation::known_place(run.target, address) else { return String::new() };
+fn wide_displacement(notation: Notation, place: String) -> String {
     let wide = place.rsplit_once("+0x").and_then(|(name, digits)| {
         let value = u64::from_str_radix(digits, 16).ok()?;
         Some(format!("{name}+0x{}", notation.digits(value)))
@@ -161,7 +173,7 @@ fn meaning(notation: Notation, record: &ExceptionRecord) -> Option<String> {
         )),
         0xc000_0409 => {
             let code = parameter(0)?;
-            let name = analysis_status::fast_fail_name(code).map(|n| format!(" {n}"));
+            let name = analysis_status::fast_fail_name(code).map(|n| format!(" FAST_FAIL_{n}"));
             Some(format!("Subcode: {code:#x}{}", name.unwrap_or_default()))
         }
         _ => None,

@@ -28,6 +28,54 @@ fn spell(ty: &TypeRef, depth: usize) -> String {
     }
 }
 
+/// A type as `dv` spells it: `int`, `struct _X *`, `char [16]`.
+pub(crate) fn c_type_text(ty: &TypeRef) -> String {
+    spell_c(ty, 0)
+}
+
+fn spell_c(ty: &TypeRef, depth: usize) -> String {
+    if depth > DEPTH_LIMIT {
+        return "...".to_owned();
+    }
+    match ty {
+        TypeRef::Named { name, kind, .. } => {
+            let keyword = match kind {
+                TypeKind::Class => "class",
+                TypeKind::Union => "union",
+                TypeKind::Enum => "enum",
+                _ => "struct",
+            };
+            format!("{keyword} {name}")
+        }
+        TypeRef::Base { name, .. } => match name.as_str() {
+            "Char" => "char",
+            "UChar" => "unsigned char",
+            "WChar" => "wchar_t",
+            "Bool" => "bool",
+            "Int1B" => "int8",
+            "Int2B" => "short",
+            "Uint2B" => "unsigned short",
+            "Int4B" => "int",
+            "Uint4B" => "unsigned int",
+            "Int8B" => "int64",
+            "Uint8B" => "unsigned int64",
+            "Float" => "float",
+            "Double" => "double",
+            other => other,
+        }
+        .to_owned(),
+        TypeRef::Pointer { to, .. } => {
+            let to = spell_c(to, depth + 1);
+            let gap = if to.ends_with('*') { "" } else { " " };
+            format!("{to}{gap}*")
+        }
+        TypeRef::Array { of, count, .. } => format!("{} [{count}]", spell_c(of, depth + 1)),
+        TypeRef::Function { text } => text.clone(),
+        TypeRef::Void => "void".to_owned(),
+        TypeRef::Unknown => "<unknown type>".to_owned(),
+    }
+}
+
 /// A bit field without a value: `Pos 3, 1 Bit`.
 pub(crate) fn bits_text((position, length): (u8, u8)) -> String {
     format!("Pos {position}, {length} Bit{}", if length == 1 { "" } else { "s" })
@@ -164,6 +212,9 @@ mod tests {
         assert_eq!(type_text(&pointer), "Ptr64 Void");
         let array = TypeRef::Array { of: Box::new(base("UChar", 1, false)), count: 15, size: 15 };
         assert_eq!(type_text(&array), "[15] UChar");
+        assert_eq!(c_type_text(&array), "unsigned char [15]");
+        let twice = TypeRef::Pointer { to: Box::new(pointer), size: 8 };
+        assert_eq!(c_type_text(&twice), "void **");
         assert_eq!(bits_text((0, 1)), "Pos 0, 1 Bit");
         assert_eq!(bits_text((4, 2)), "Pos 4, 2 Bits");
         let deep = (0..100).fold(TypeRef::Void, |to, _| TypeRef::Pointer { to: Box::new(to), size: 8 });

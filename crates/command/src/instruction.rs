@@ -19,8 +19,12 @@ pub(crate) fn line(target: &dyn Target, notation: Notation, instruction: &Instru
         return format!("{address} {bytes:<bytes_width$} ???");
     };
     let (mnemonic, operands) = text.split_once(' ').unwrap_or((text, ""));
-    let operands = with_names(target, notation, instruction, operands.trim_start());
-    format!("{address} {bytes:<bytes_width$} {mnemonic:<mnemonic_width$} {operands}").trim_end().to_owned()
+    let operands = operands.trim_start().replace(", ", ",");
+    let operands = with_names(target, notation, instruction, &operands);
+    // Columns count from the line's start: long encodings push the mnemonic into its padding.
+    let head = format!("{bytes:<bytes_width$} {mnemonic}");
+    let column = bytes_width + 1 + mnemonic_width;
+    format!("{address} {head:<column$} {operands}").trim_end().to_owned()
 }
 
 /// A line whose bytes cannot be read.
@@ -36,8 +40,10 @@ fn with_names(target: &dyn Target, notation: Notation, instruction: &Instruction
     };
     let branches = matches!(instruction.flow, Flow::Branch | Flow::ConditionalBranch | Flow::Call);
     if let Some(to) = instruction.target.filter(|_| branches) {
-        // The target is the last operand (`tbz x0,#3,TARGET`).
-        let before = operands.rfind(',').map_or("", |comma| &operands[..=comma]);
+        // ARM64's compare-and-branch has registers before its target (`tbz x0,#3,TARGET`); x86 has the
+        // target alone, and it may be a C++ name with commas of its own.
+        let arm64 = target.facts().machine == Machine::Arm64;
+        let before = operands.rfind(',').filter(|_| arm64).map_or("", |comma| &operands[..=comma]);
         return format!("{before}{}", named(to));
     }
     if let Some(data) = instruction.data_address
@@ -50,10 +56,19 @@ fn with_names(target: &dyn Target, notation: Notation, instruction: &Instruction
     operands.to_owned()
 }
 
-/// What `r` prints behind a memory operand: `` ss:0018:ffff8504`29890ef0=000000000000007e``; empty when
-/// there is none or its registers are not known.
-pub(crate) fn effective_address(target: &dyn Target, instruction: &Instruction, context: &Context) -> String {
-    find_effective_address(target, instruction, context).unwrap_or_default()
+/// A line with what `r` prints behind a memory operand, where its registers are known:
+/// `` ss:0018:ffff8504`29890ef0=000000000000007e``.
+pub(crate) fn line_with_operand(
+    target: &dyn Target,
+    notation: Notation,
+    instruction: &Instruction,
+    context: &Context,
+) -> String {
+    let line = line(target, notation, instruction);
+    match find_effective_address(target, instruction, context) {
+        Some(operand) => format!("{line} {operand}"),
+        None => line,
+    }
 }
 
 fn find_effective_address(
@@ -94,7 +109,10 @@ fn find_effective_address(
         Ok(()) => bytes.iter().rev().map(|b| format!("{b:02x}")).collect(),
         Err(_) => "?".repeat(2 * size),
     };
-    Some(format!(" {segment}:{selector:04x}:{}={value}", notation.address(address)))
+    // 64-bit user code is flat and its selectors are not shown.
+    let flat = context.machine == Machine::X64 && !target.facts().kind.is_kernel();
+    let selector = if flat { String::new() } else { format!("{selector:04x}:") };
+    Some(format!("{segment}:{selector}{}={value}", notation.address(address)))
 }
 
 fn operand_size(before: &str) -> Option<usize> {

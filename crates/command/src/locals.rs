@@ -1,8 +1,8 @@
 //! `dv`: the locals of the current frame.
 
-use target::{Local, LocalLocation, MemoryExt as _, Result, TargetError};
+use target::{Local, LocalLocation, MemoryExt as _, Result, TargetError, TypeKind, TypeRef};
 
-use crate::format_value::{type_text, value_text};
+use crate::format_value::{c_type_text, value_text};
 use crate::modules::glob;
 use crate::run::{FRAMES_LIMIT, Run, usage};
 
@@ -83,7 +83,7 @@ fn line(run: &Run<'_>, local: &Local, options: &Options) -> String {
         line.push_str(&format!("{place:<17} "));
     }
     let named =
-        if options.types { format!("{} {}", type_text(&local.ty), local.name) } else { local.name.clone() };
+        if options.types { format!("{} {}", c_type_text(&local.ty), local.name) } else { local.name.clone() };
     format!("{line}{named:>16} = {}", value(run, local))
 }
 
@@ -93,14 +93,30 @@ fn value(run: &Run<'_>, local: &Local) -> String {
         LocalLocation::Unavailable(why) => format!("<value unavailable: {why}>"),
         LocalLocation::Register { value, .. } => {
             let size = usize::try_from(local.ty.size().clamp(1, 8)).unwrap_or(8);
-            value_text(run.target, &local.ty, &value.to_le_bytes()[..size])
+            shown(run, &local.ty, &value.to_le_bytes()[..size])
         }
         LocalLocation::Memory(address) => {
             let size = usize::try_from(local.ty.size().clamp(1, VALUE_LIMIT)).unwrap_or(8);
             match run.target.read_prefix(*address, size) {
-                (bytes, None) => value_text(run.target, &local.ty, &bytes),
+                (bytes, None) => shown(run, &local.ty, &bytes),
                 (_, Some(why)) => format!("<memory access error: {why}>"),
             }
         }
+    }
+}
+
+/// Structures by their keyword, pointers to them by the address alone, as `dv` does.
+fn shown(run: &Run<'_>, ty: &TypeRef, bytes: &[u8]) -> String {
+    match ty {
+        TypeRef::Named { kind, .. } if *kind != TypeKind::Enum => c_type_text(ty),
+        TypeRef::Array { .. } => {
+            let text = value_text(run.target, ty, bytes);
+            if text.ends_with('"') { text } else { c_type_text(ty) }
+        }
+        TypeRef::Pointer { to, .. } if !matches!(**to, TypeRef::Base { .. } | TypeRef::Function { .. }) => {
+            let text = value_text(run.target, ty, bytes);
+            text.split(' ').next().map(|a| a.replace("(null)", "0x0")).unwrap_or_default()
+        }
+        _ => value_text(run.target, ty, bytes).trim_end().to_owned(),
     }
 }

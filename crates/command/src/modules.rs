@@ -71,7 +71,7 @@ pub(crate) fn lm(run: &mut Run<'_>, arguments: &str) -> Result<()> {
     }
     let notation = Notation::of(run.target.facts().machine);
     let width = notation.address(0).len();
-    run.say(format!("{:<width$} {:<width$} module name", "start", "end"));
+    run.say(format!("{:<width$} {:<width$}   module name", "start", "end"));
     for module in &shown {
         run.check()?;
         // Naming one module asks for its symbols; listing all must not load all.

@@ -76,7 +76,8 @@ fn flags_row(context: &Context) -> String {
     }
 }
 
-/// The eight flags as two-letter words: `nv up ei pl zr na pe nc`.
+/// The eight flags as two-letter words: `nv up ei pl zr na pe nc`. `pe` is a set parity flag on every
+/// machine; DbgEng swaps `pe` and `po` on x64 (10.0.15063 does, and so do later ones).
 #[must_use]
 pub fn flags_text(flags: u64) -> String {
     const FLAGS: [(u32, &str, &str); 8] = [
@@ -152,8 +153,7 @@ pub(crate) fn block(run: &mut Run<'_>, context: &Context) -> Result<()> {
     let ip = context.ip();
     let line = match run.target.disassemble(ip, 1) {
         Ok(found) if !found.is_empty() => {
-            let effective = instruction::effective_address(run.target, &found[0], context);
-            format!("{}{effective}", instruction::line(run.target, notation, &found[0]))
+            instruction::line_with_operand(run.target, notation, &found[0], context)
         }
         _ => instruction::unreadable(notation, ip),
     };

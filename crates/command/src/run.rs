@@ -80,7 +80,7 @@ impl<'a> Run<'a> {
 
     pub(crate) fn evaluate(&self, text: &str) -> Result<u64> {
         let text = text.trim();
-        Ok(expression::evaluate(text, &self.scope()).map_err(|e| named(e, text))?)
+        expression::evaluate(text, &self.scope()).map_err(|e| named(e, text))
     }
     /// The expression `text` starts with, and what follows it.
     pub(crate) fn evaluate_prefix<'t>(&self, text: &'t str) -> Result<(u64, &'t str)> {

@@ -91,7 +91,8 @@ pub(crate) fn time(run: &mut Run<'_>, _: &str) -> Result<()> {
     let created = facts.process.as_ref().and_then(|p| p.created).filter(|&c| c != 0);
     let process = created.zip(recorded.and_then(calendar::unix_seconds)).and_then(|(created, now)| {
         let seconds = u64::try_from(now.checked_sub(i64::from(created))?).ok()?;
-        Some(calendar::span(seconds.checked_mul(1000)?))
+        // Writers that know no start give the time of the dump.
+        (seconds != 0).then_some(calendar::span(seconds.checked_mul(1000)?))
     });
     run.say(format!("Debug session time: {session}"));
     run.say(format!("System Uptime: {}", system.as_deref().unwrap_or("not available")));

@@ -104,7 +104,7 @@ fn row(run: &Run<'_>, thread: &Thread) -> String {
         );
     }
     let process = run.target.facts().process.as_ref().and_then(|p| p.pid);
-    let pid = thread.process_id.or(process).unwrap_or(0);
+    let pid = thread.process_id.or(process).unwrap_or(crate::events::UNKNOWN_ID);
     let suspended = thread.suspend_count.map_or("?".to_owned(), |c| c.to_string());
     let teb = thread.teb.map_or("?".to_owned(), |t| notation.address(t));
     let name = thread.name.as_deref().map(|n| format!(" \"{n}\"")).unwrap_or_default();
