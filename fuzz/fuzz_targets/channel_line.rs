@@ -8,6 +8,6 @@ fuzz_target!(|bytes: &[u8]| {
     let mut buffer = LineBuffer::new();
     for piece in bytes.chunks(17) {
         buffer.extend(piece);
-        while !matches!(buffer.next::<Message>(), Ok(None)) {}
+        while !matches!(buffer.next_message::<Message>(), Ok(None)) {}
     }
 });

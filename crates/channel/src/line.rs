@@ -6,6 +6,9 @@ use serde::de::DeserializeOwned;
 /// Longest line either side sends or takes, its `\n` not counted.
 pub const MAX_LINE: usize = 32 << 20;
 
+/// Capacity a buffer keeps between messages.
+const KEPT_CAPACITY: usize = 1 << 20;
+
 /// Why a line is no message.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
@@ -69,6 +72,10 @@ impl LineBuffer {
             self.bytes.drain(..self.start);
             self.searched -= self.start;
             self.start = 0;
+            // One long line must not cost its size for the life of the session.
+            if self.bytes.capacity() > KEPT_CAPACITY {
+                self.bytes.shrink_to(KEPT_CAPACITY);
+            }
         }
         self.bytes.extend_from_slice(bytes);
     }
@@ -79,7 +86,7 @@ impl LineBuffer {
     ///
     /// # Errors
     /// [`LineError`].
-    pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, LineError> {
+    pub fn next_message<T: DeserializeOwned>(&mut self) -> Result<Option<T>, LineError> {
         loop {
             let found = self.bytes[self.searched..].iter().position(|&b| b == b'\n');
             let Some(at) = found.map(|at| at + self.searched) else {

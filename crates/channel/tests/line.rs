@@ -67,7 +67,7 @@ proptest! {
         let mut got = Vec::new();
         for piece in bytes.chunks(step) {
             buffer.extend(piece);
-            while let Some(message) = buffer.next::<Message>().unwrap() {
+            while let Some(message) = buffer.next_message::<Message>().unwrap() {
                 got.push(message);
             }
         }
@@ -80,7 +80,7 @@ proptest! {
         prop_assert_eq!(line.iter().filter(|&&b| b == b'\n').count(), 1, "one line: {:?}", line);
         let mut buffer = LineBuffer::new();
         buffer.extend(&line);
-        prop_assert_eq!(buffer.next::<Request>().unwrap(), Some(request));
+        prop_assert_eq!(buffer.next_message::<Request>().unwrap(), Some(request));
     }
 
     #[test]
@@ -91,7 +91,7 @@ proptest! {
         buffer.extend(&encode(&Message::Committed { id: 7 }).unwrap());
         let mut last = None;
         for _ in 0..=noise.len() + 1 {
-            match buffer.next::<Message>() {
+            match buffer.next_message::<Message>() {
                 Ok(Some(message)) => last = Some(message),
                 Ok(None) => break,
                 Err(_) => {}
@@ -105,7 +105,7 @@ proptest! {
 fn an_unparsable_line_says_how_it_begins() {
     let mut buffer = LineBuffer::new();
     buffer.extend(b"garbage from another build\n");
-    let error = buffer.next::<Message>().unwrap_err();
+    let error = buffer.next_message::<Message>().unwrap_err();
     assert!(error.to_string().contains("garbage from another build"), "{error}");
 }
 
@@ -117,9 +117,9 @@ fn lines_past_the_bound_are_refused_on_both_sides() {
 
     let mut buffer = LineBuffer::new();
     buffer.extend(text.as_bytes());
-    assert!(buffer.next::<Message>().unwrap().is_none());
+    assert!(buffer.next_message::<Message>().unwrap().is_none());
     buffer.extend(b"x");
-    assert!(matches!(buffer.next::<Message>(), Err(LineError::TooLong)));
+    assert!(matches!(buffer.next_message::<Message>(), Err(LineError::TooLong)));
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_line_of_one_mebibyte_passes() {
         Message::Done { id: 1, result: Outcome::Ok { data: json!("y".repeat(1 << 20)), interrupted: false } };
     let mut buffer = LineBuffer::new();
     buffer.extend(&encode(&message).unwrap());
-    assert_eq!(buffer.next::<Message>().unwrap(), Some(message));
+    assert_eq!(buffer.next_message::<Message>().unwrap(), Some(message));
 }
 
 #[test]

@@ -60,6 +60,10 @@ impl Call {
         });
     }
 
+    pub(crate) fn peek(&self) -> Option<Answer> {
+        self.answer.borrow().clone()
+    }
+
     /// The answer, once there is one.
     pub(crate) async fn answer(&self) -> Answer {
         let mut answers = self.answer.subscribe();

@@ -1,5 +1,6 @@
 //! A client: the sessions it opened, and its calls.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Map, Value};
@@ -112,6 +113,11 @@ impl Client {
     /// Sessions whose process may still be there.
     pub(crate) fn held(&self) -> Vec<Arc<Session>> {
         lock(&self.sessions).all.iter().filter(|session| !session.has_exited()).cloned().collect()
+    }
+
+    /// Handles of every session remembered.
+    pub(crate) fn ids(&self) -> HashSet<String> {
+        lock(&self.sessions).all.iter().map(|session| session.id.clone()).collect()
     }
 
     pub(crate) fn named(&self, id: &str) -> Option<Arc<Session>> {

@@ -26,6 +26,15 @@ impl Drop for Slot<'_> {
     }
 }
 
+/// Marks the opener's outcome as its caller's, also when that caller is gone.
+struct HandedOut<'a>(&'a Session);
+
+impl Drop for HandedOut<'_> {
+    fn drop(&mut self) {
+        self.0.hand_out();
+    }
+}
+
 /// A handle nobody can guess by counting: 64 random bits.
 fn handle() -> Result<String, ToolError> {
     let mut bytes = [0_u8; 8];
@@ -117,9 +126,9 @@ impl Scope {
                 (session, call)
             }
         };
-        let answer = self.wait(&session, &call).await;
-        session.hand_out();
-        let reply = answer.map_err(|error| outcome(error, &session))?;
+        // However this ends, from then on the session may be reclaimed.
+        let _handed = HandedOut(&session);
+        let reply = self.wait(&session, &call).await.map_err(|error| outcome(error, &session))?;
         let report: OpenReport = serde_json::from_value(reply.data).map_err(|error| {
             ToolError::new(Category::Internal, format!("the worker's report of the target: {error}"))
                 .about(&session.id)

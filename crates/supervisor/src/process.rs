@@ -37,7 +37,7 @@ impl Lines {
     /// [`Message::Fatal`]: the worker is of another build, and nothing behind it can be relied on.
     pub(crate) async fn next(&mut self) -> std::io::Result<Option<Message>> {
         loop {
-            match self.buffer.next() {
+            match self.buffer.next_message() {
                 Ok(Some(message)) => return Ok(Some(message)),
                 Ok(None) => {}
                 Err(error) => return Ok(Some(Message::Fatal { text: error.to_string() })),

@@ -42,8 +42,6 @@ impl Drop for Waiting<'_> {
             return;
         }
         if self.session.abandon(self.call) {
-            self.session.keep(Arc::clone(self.call));
-        } else {
             // Takes it out of the queue if it has not begun; nobody waits for the outcome.
             let _ = self.session.control(Op::Cancel { job: self.call.id }, Gate::Supervisor);
         }
@@ -213,7 +211,7 @@ impl Sessions for Scope {
     }
 
     async fn log(&self, query: LogQuery) -> Result<LogPage, ToolError> {
-        Ok(self.client.shared.log.page(&query, |session| self.client.named(session).is_some()))
+        Ok(self.client.shared.log.page(&query, &self.client.ids()))
     }
 
     async fn remember_symbols(&self, settings: Option<SymbolSettings>) {

@@ -278,23 +278,25 @@ impl Session {
         state.kept.remove(at).map(|(call, _)| call)
     }
 
-    /// Nobody waits for `call` any more. `true` when its answer had come already.
+    /// Nobody waits for `call` any more. `false` when its answer had come already, unread.
     pub(crate) fn abandon(&self, call: &Arc<Call>) -> bool {
         let mut state = self.state();
-        let answered = !state.calls.contains_key(&call.id);
-        if !answered {
+        let unanswered = state.calls.contains_key(&call.id);
+        if unanswered {
             call.heard_by(Milestones::none());
             state.abandoned.insert(call.id);
+        } else {
+            Self::keep(&mut state, Arc::clone(call));
         }
-        answered
+        unanswered
     }
 
-    /// Keeps an answer nobody took.
-    pub(crate) fn keep(&self, call: Arc<Call>) {
-        Self::keep_in(&mut self.state(), call);
-    }
-
-    fn keep_in(state: &mut State, call: Arc<Call>) {
+    /// Keeps an answer nobody took. A job that was never begun has none: the same call begins it.
+    fn keep(state: &mut State, call: Arc<Call>) {
+        let unbegun = |answer: &Answer| matches!(answer, Err(error) if error.category == Category::NotRun);
+        if !state.phase.live() || call.peek().is_none_or(|answer| unbegun(&answer)) {
+            return;
+        }
         if state.kept.len() == KEPT {
             state.kept.pop_front();
         }
@@ -360,11 +362,9 @@ impl Session {
         if matches!(&answer, Err(error) if error.category == Category::StaleSession) {
             state.target_gone = true;
         }
-        // What was never begun is no answer to keep: the same call again begins it.
-        let begun = !matches!(&answer, Err(error) if error.category == Category::NotRun);
         call.finish(answer);
-        if state.abandoned.remove(&id) && begun && state.phase.live() {
-            Self::keep_in(&mut state, call);
+        if state.abandoned.remove(&id) {
+            Self::keep(&mut state, call);
         }
     }
 

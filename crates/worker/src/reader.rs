@@ -30,7 +30,7 @@ pub(crate) fn read(mut input: File, jobs: &Jobs, emitter: &Emitter) -> i32 {
             }
         }
         loop {
-            match buffer.next::<Request>() {
+            match buffer.next_message::<Request>() {
                 Ok(None) => break,
                 Ok(Some(request)) => act(request, jobs, emitter),
                 Err(error) => {

@@ -1,5 +1,6 @@
 //! Whole calls: a tool by name through admission, its place, and the answer's two halves.
 #![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod rig;
 

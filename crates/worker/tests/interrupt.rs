@@ -1,5 +1,6 @@
 //! The rows of spec 10 section 11.3 that need no asynchronous run, against real worker processes.
 #![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod rig;
 

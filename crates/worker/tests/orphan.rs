@@ -1,5 +1,6 @@
 //! A worker whose supervisor is gone lets go and exits by itself.
 #![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -28,7 +29,7 @@ impl Raw {
     }
     fn message(&mut self) -> Message {
         loop {
-            match self.buffer.next().unwrap() {
+            match self.buffer.next_message().unwrap() {
                 Some(Message::Log(_)) => {}
                 Some(message) => return message,
                 None => {
