@@ -29,7 +29,7 @@ const FILES: [&str; 7] =
 
 /// Rebuilds everything; with `check`, compares instead of replacing. The user dump is rebuilt only
 /// when `engine` names a folder with Microsoft's DbgEng and there are Wine and mingw to run it.
-pub(crate) fn run(check: bool, engine: Option<&Path>) -> Result<()> {
+pub(crate) fn rebuild(check: bool, engine: Option<&Path>) -> Result<()> {
     for tool in ["clang", "lld-link", "llvm-dlltool"] {
         if !process::exists(tool) {
             bail!("{tool} is missing: apt-get install -y --no-install-recommends clang lld llvm");

@@ -64,7 +64,7 @@ pub(crate) fn folder() -> PathBuf {
 }
 
 /// Installs and checks every piece.
-pub(crate) fn run_chore() -> Result<()> {
+pub(crate) fn set_up() -> Result<()> {
     programs()?;
     rust_targets()?;
     for engine in &ENGINES {

@@ -49,9 +49,9 @@ enum Chore {
 
 fn main() {
     let result = match Arguments::parse().chore {
-        Chore::Test { steps } => suite::run(&steps),
-        Chore::Fixtures { check, engine } => fixtures::run(check, engine.as_deref()),
-        Chore::Lab => lab::run_chore(),
+        Chore::Test { steps } => suite::run_steps(&steps),
+        Chore::Fixtures { check, engine } => fixtures::rebuild(check, engine.as_deref()),
+        Chore::Lab => lab::set_up(),
         Chore::Bench => suite::bench(),
         Chore::Mutate { count, seed } => suite::mutate(count, seed),
     };

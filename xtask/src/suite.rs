@@ -30,33 +30,17 @@ const STEPS: [Step; 9] = [
     }),
 ];
 
-/// Runs the named steps, all of them when none is named.
-pub(crate) fn run_steps(steps: &[&Step]) -> Result<()> {
-    for (name, step) in steps {
+/// Runs the steps of these names, all of them when there are none.
+pub(crate) fn run_steps(names: &[String]) -> Result<()> {
+    if let Some(unknown) = names.iter().find(|name| !STEPS.iter().any(|(known, _)| known == name)) {
+        bail!("no step {unknown}; there are {}", STEPS.map(|(known, _)| known).join(", "));
+    }
+    for (name, step) in STEPS.iter().filter(|(name, _)| names.is_empty() || names.iter().any(|n| n == name)) {
         println!("\n== {name}");
         let started = Instant::now();
         step()?;
         println!("== {name}: ok in {} s", started.elapsed().as_secs());
     }
-    Ok(())
-}
-
-pub(crate) fn run_named(names: &[String]) -> Result<Vec<&'static Step>> {
-    if names.is_empty() {
-        return Ok(STEPS.iter().collect());
-    }
-    names
-        .iter()
-        .map(|name| match STEPS.iter().find(|(known, _)| known == name) {
-            Some(step) => Ok(step),
-            None => bail!("no step {name}; there are {}", STEPS.map(|(known, _)| known).join(", ")),
-        })
-        .collect()
-}
-
-pub(crate) fn run(names: &[String]) -> Result<()> {
-    let steps = run_named(names)?;
-    run_steps(&steps)?;
     println!("\nAll steps passed.");
     Ok(())
 }
