@@ -13,6 +13,7 @@ mod module_names;
 mod open;
 pub mod paging;
 mod raw;
+mod shared_data;
 mod symbolize;
 mod target;
 mod user;

@@ -17,6 +17,7 @@ use crate::images::{FileBytes, LoadedImage};
 use crate::kernel::KernelState;
 use crate::module_names;
 use crate::raw::{self, RawMemory};
+use crate::shared_data;
 use crate::symbolize::{KernelAnchors, Symbolizer};
 use crate::target::{HeaderOnly, NativeTarget, Side};
 use crate::user::UserProcess;
@@ -181,16 +182,25 @@ fn user_full(dump: UserFull, place: &Place, options: &OpenOptions) -> NativeTarg
 
 fn user(
     core: Rc<Core>,
-    os: OsVersion,
+    mut os: OsVersion,
     processors: Option<u32>,
     mut process_facts: ProcessFacts,
-    dump_facts: DumpFacts,
+    mut dump_facts: DumpFacts,
     place: &Place,
     options: &OpenOptions,
 ) -> NativeTarget {
     // Image files must be findable before anything reads through them.
     core.images.set_paths(&options.paths(), place.folder().as_deref());
     let process = UserProcess::new(Rc::clone(&core));
+    let shared = shared_data::read(&core);
+    dump_facts.time = dump_facts.time.or(shared.time);
+    dump_facts.uptime_ms = shared.uptime_ms;
+    os.product = os.product.or(shared.product.and_then(product));
+    if dump_facts.format == DumpFormat::UserFullLegacy
+        && let Some((major, minor)) = shared.version
+    {
+        (os.major, os.minor) = (major, minor);
+    }
     process_facts.peb = process.peb;
     process_facts.name = core.modules().first().map(|m| m.image_name.clone());
     let mut limitations = process.limitations();

@@ -240,7 +240,11 @@ fn acceptance_11_x86_inline_and_frame_data() {
 fn acceptance_12_legacy_full_dump_in_a_cab() {
     let Some(data) = data() else { return };
     let target = Prepared::new(&data, "user/kd_x64_release/targetapp_stacktest_x64_release.cab").open();
-    assert_eq!(target.facts().dump.as_ref().unwrap().format, DumpFormat::UserFullLegacy);
+    let facts = target.facts().dump.as_ref().unwrap();
+    assert_eq!(facts.format, DumpFormat::UserFullLegacy);
+    // The file records neither; the page every process shares does.
+    assert_eq!(facts.time.as_deref(), Some("2019-04-21T11:51:05.109Z"));
+    assert_eq!(facts.uptime_ms, Some(((2 * 24 + 19) * 3600 + 2 * 60 + 7) * 1000 + 874));
     let found = places(&walked(target.as_ref(), &selected(target.as_ref())));
     assert_eq!(
         found[..7],

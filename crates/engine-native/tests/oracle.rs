@@ -126,6 +126,16 @@ impl Comparison<'_> {
         }
     }
 
+    fn times(&mut self) {
+        let Some(facts) = self.target.facts().dump.clone() else { return };
+        if facts.time != self.oracle.time {
+            self.differ(format!("time {:?}, not {:?}", facts.time, self.oracle.time));
+        }
+        if self.oracle.uptime_ms.is_some() && facts.uptime_ms != self.oracle.uptime_ms {
+            self.differ(format!("uptime {:?}, not {:?}", facts.uptime_ms, self.oracle.uptime_ms));
+        }
+    }
+
     fn bug_check(&mut self) {
         let Some((code, parameters)) = self.oracle.bug_check() else { return };
         let ours = self.target.bug_check().unwrap();
@@ -282,6 +292,7 @@ fn compare(data: &Path, dump: &str) -> Vec<String> {
         return vec!["opens, the oracle refuses".to_owned()];
     }
     let mut c = Comparison { target: target.as_ref(), oracle: &transcript, differences: Vec::new() };
+    c.times();
     c.event();
     c.bug_check();
     let kernel = target.facts().kind.is_kernel();

@@ -6,6 +6,10 @@ use std::collections::BTreeMap;
 pub struct Transcript {
     /// The open itself was refused.
     pub refused: bool,
+    /// `System Uptime`, milliseconds.
+    pub uptime_ms: Option<u64>,
+    /// `Debug session time` as RFC 3339.
+    pub time: Option<String>,
     sections: Vec<(String, Vec<String>)>,
 }
 
@@ -55,7 +59,13 @@ fn hex(text: &str) -> Option<u64> {
 
 impl Transcript {
     pub fn parse(text: &str) -> Self {
-        let mut out = Self { refused: !text.lines().any(|l| l.trim() == "open 0"), sections: Vec::new() };
+        let after = |key: &str| text.lines().find_map(|l| l.trim().strip_prefix(key).map(str::to_owned));
+        let mut out = Self {
+            refused: !text.lines().any(|l| l.trim() == "open 0"),
+            uptime_ms: after("System Uptime: ").and_then(|t| uptime(&t)),
+            time: after("Debug session time: ").and_then(|t| session_time(&t)),
+            sections: Vec::new(),
+        };
         for line in text.lines() {
             let line = line.trim_end();
             if let Some(command) = line.strip_prefix("---- ") {
@@ -168,6 +178,27 @@ impl Transcript {
         finish(&mut out, &mut lines);
         out
     }
+}
+
+/// `20 days 13:32:39.251`.
+fn uptime(text: &str) -> Option<u64> {
+    let (days, clock) = text.split_once(" days ")?;
+    Some(days.parse::<u64>().ok()? * 86_400_000 + clock_ms(clock.trim())?)
+}
+
+fn clock_ms(text: &str) -> Option<u64> {
+    let (clock, ms) = text.split_once('.')?;
+    let seconds = clock.split(':').try_fold(0u64, |sum, part| Some(sum * 60 + part.parse::<u64>().ok()?))?;
+    Some(seconds * 1000 + ms.parse::<u64>().ok()?)
+}
+
+/// `Sun Feb 21 01:38:22.987 2021 (UTC + 0:00)`.
+fn session_time(text: &str) -> Option<String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let [_, month, day, clock, year, ..] = words[..] else { return None };
+    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let month = months.iter().position(|m| *m == month)? + 1;
+    Some(format!("{year}-{month:02}-{:02}T{clock}Z", day.parse::<u32>().ok()?))
 }
 
 fn thread(line: &str) -> Option<OracleThread> {
