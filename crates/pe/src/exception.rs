@@ -58,17 +58,17 @@ impl<'a> ExceptionTable<'a> {
     /// The entry that lies at `rva` itself (an indirect x64 entry points at one).
     #[must_use]
     pub fn at(&self, rva: u32) -> Option<FunctionEntry> {
-        let begin = self.source.u32(rva)?;
-        let second = self.source.u32(rva.checked_add(4)?)?;
+        let word = |raw: &[u8], at: usize| crate::field::le32(raw, at);
         if self.entry_size == 8 {
-            return Some(FunctionEntry { begin, end: 0, unwind: second });
+            let raw: [u8; 8] = self.source.array(rva)?;
+            return Some(FunctionEntry { begin: word(&raw, 0), end: 0, unwind: word(&raw, 4) });
         }
-        let unwind = self.source.u32(rva.checked_add(8)?)?;
-        Some(FunctionEntry { begin, end: second, unwind })
+        let raw: [u8; 12] = self.source.array(rva)?;
+        Some(FunctionEntry { begin: word(&raw, 0), end: word(&raw, 4), unwind: word(&raw, 8) })
     }
 
-    /// The last entry whose `begin` is not above `rva`; the caller checks its end. `Err(())` when
-    /// an entry the search needs is not readable.
+    /// The last entry whose `begin` is not above `rva`; the caller checks its end. The error is a page the
+    /// search needs and does not have.
     pub fn find(&self, rva: u32) -> Result<Option<FunctionEntry>, UnreadableTable> {
         let (mut low, mut high) = (0, self.count);
         let mut best = None;

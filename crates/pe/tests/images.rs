@@ -1,4 +1,5 @@
 //! Every image of the test data, against the crate `object`.
+#![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 

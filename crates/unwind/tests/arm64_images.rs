@@ -1,5 +1,6 @@
 //! ARM64 unwind data against the code it describes: prologs and epilogs are emulated instruction by
 //! instruction, and at each position one step must give back what the caller had.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! x64 and ARM64 walks against what DbgEng printed for the same dumps.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! x86 walks against what DbgEng printed for the same dumps.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

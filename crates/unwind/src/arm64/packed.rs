@@ -102,7 +102,7 @@ fn integers(
         let (offset, release) = place(8 * index, take);
         prolog.push(Operation::Save { first: (19 + index) as u8, second, offset, release });
     }
-    if lr_saved && packed.reg_i % 2 == 0 {
+    if lr_saved && packed.reg_i.is_multiple_of(2) {
         let (offset, release) = place(integer_size - 8, take);
         prolog.push(Operation::Save { first: LR, second: None, offset, release });
     }

@@ -107,12 +107,10 @@ fn xdata(source: &dyn ImageSource, begin: u32, rva: u32) -> Result<Record, &'sta
         operations: all,
         epilogs: Vec::new(),
     };
-    if single_epilog {
-        if let Some(operations) = until_end(&codes, epilog_count as usize, true) {
-            let size = u32::try_from(operations.len() + 1).unwrap_or(u32::MAX);
-            if let Some(start) = (length / 4).checked_sub(size) {
-                record.epilogs.push(Epilog { start, operations });
-            }
+    if single_epilog && let Some(operations) = until_end(&codes, epilog_count as usize, true) {
+        let size = u32::try_from(operations.len() + 1).unwrap_or(u32::MAX);
+        if let Some(start) = (length / 4).checked_sub(size) {
+            record.epilogs.push(Epilog { start, operations });
         }
     }
     for scope in scopes.chunks_exact(4) {

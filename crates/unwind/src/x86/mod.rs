@@ -34,10 +34,8 @@ pub(crate) fn step(
             // A program that led astray: the chain may still hold.
             Err(_) => {}
         }
-    } else if exact_ip {
-        if let Some(step) = before_frame(source, context, lookup) {
-            return step.map(|s| (s, 0));
-        }
+    } else if exact_ip && let Some(step) = before_frame(source, context, lookup) {
+        return step.map(|s| (s, 0));
     }
     let chained = by_chain(source, context);
     if frame_index == 0 && exact_ip && matches!(chained, Err(ref e) if *e != StepError::Outermost) {
