@@ -7,13 +7,12 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use dumpforge::{DumpType, FrameSpec, FunctionFacts, Image, KernelForge, ThreadState};
 use symbols::{PdbFile, SymbolFile};
-use target::{Flow, Machine, reg};
+use target::{Flow, Machine};
 
 const KERNEL_BASE: u64 = 0xffff_f803_2100_0000;
 const DRIVER_BASE: u64 = 0xffff_f803_4000_0000;
 
-/// Size of `KTRAP_FRAME` and where the processor's own part of it begins (the error code).
-const TRAP_FRAME: u64 = 0x190;
+/// `KTRAP_FRAME.ErrorCode`, where the processor's own part of it begins.
 const TRAP_ERROR_CODE: u64 = 0x160;
 
 /// An image and its symbols.
@@ -97,23 +96,12 @@ fn crashed_thread(
     process: dumpforge::ProcessHandle,
     fault: u64,
 ) -> Result<()> {
-    let mut trap = kernel.caller("KiPageFault")?;
-    // The slot of a return address is where the trap frame has the interrupted RIP.
-    trap.facts.frame_size = u32::try_from(TRAP_ERROR_CODE + 8)?;
-    trap.facts.saved = vec![(reg::RBP, 0x158)];
-    trap.facts.frame_pointer = Some((reg::RBP, 0x80));
-    let below_driver = u32::try_from(TRAP_FRAME - (TRAP_ERROR_CODE + 16))?;
-    let mut faulting = FrameSpec { facts: driver.facts("CopyRequest")?, ip: fault };
-    faulting.facts.frame_size += below_driver;
-    for (_, offset) in &mut faulting.facts.saved {
-        *offset += below_driver;
-    }
     let entry = kernel.facts("KeBugCheckEx")?;
     let frames = [
         FrameSpec { ip: kernel.base + u64::from(entry.begin), facts: entry },
         kernel.caller("KiBugCheckDispatch")?,
-        trap,
-        faulting,
+        kernel.caller("KiPageFault")?,
+        FrameSpec { facts: driver.facts("CopyRequest")?, ip: fault },
         driver.caller("DispatchDeviceControl")?,
         kernel.caller("IofCallDriver")?,
         kernel.caller("NtDeviceIoControlFile")?,
@@ -121,17 +109,8 @@ fn crashed_thread(
     ];
     let (_, stack) = forge.add_thread(process, 0x58, ThreadState::Running { processor: 0 }, &frames);
     let trap_frame = stack.frames.get(2).context("the trap frame's frame")?.sp;
-    for (offset, value) in [
-        (0xd0, 0),
-        (TRAP_ERROR_CODE, 2),
-        (0x168, fault),
-        (0x170, 0x10),
-        (0x178, 0x1_0246),
-        (0x180, trap_frame + TRAP_FRAME),
-        (0x188, 0x18),
-    ] {
-        forge.write_u64(trap_frame + offset, value);
-    }
+    // The fault's error code: a write to a page that is not present.
+    forge.write_u64(trap_frame + TRAP_ERROR_CODE, 2);
     // PreviousIrql and ExceptionActive.
     forge.write(trap_frame + 0x29, &[2, 0, 1]);
     Ok(())
