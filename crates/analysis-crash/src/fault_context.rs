@@ -233,7 +233,7 @@ pub(crate) fn trap_frame_on_stack(
         .and_then(|bytes| usize::try_from(bytes).ok())
         .map_or(TRAP_SEARCH, |bytes| bytes.min(TRAP_SEARCH));
     let (bytes, _) = target.read_prefix(start, length);
-    let blocks = (0..bytes.len().saturating_sub(TRAP_FRAME_SIZE)).step_by(8);
+    let blocks = (0..=bytes.len().saturating_sub(TRAP_FRAME_SIZE)).step_by(8);
     blocks.into_iter().find_map(|at| {
         let address = start + at as u64;
         let context = Context::from_x64_trap_frame(bytes.get(at..at + TRAP_FRAME_SIZE)?)?;
