@@ -1,13 +1,15 @@
 //! User minidumps.
 
+use std::fs::File;
 use std::io::{self, Cursor, Seek, SeekFrom, Write};
+use std::path::Path;
 
 use target::{Context, ExceptionRecord, Machine};
 
 use crate::bytes::{low32, pad_to, put, put16, put32, put64, utf16};
 use crate::context::context_bytes;
-use crate::image::Image;
-use crate::stack::BuiltStack;
+use crate::image::{Function, Image, ImageBuilder};
+use crate::stack::{BuiltStack, FrameSpec, StackBuilder};
 
 /// Bytes of a memory range.
 #[derive(Clone, Debug)]
@@ -15,6 +17,8 @@ pub enum Content {
     Bytes(Vec<u8>),
     /// This many zeros: they cost no disk where files may be sparse.
     Zeros(u64),
+    /// This many bytes of a pattern without zeros, made while they are written.
+    Pattern(u64),
 }
 
 impl Content {
@@ -22,8 +26,36 @@ impl Content {
     pub fn size(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Zeros(size) => *size,
+            Self::Zeros(size) | Self::Pattern(size) => *size,
         }
+    }
+
+    fn write<W: Write + Seek>(&self, out: &mut W) -> io::Result<()> {
+        match self {
+            Self::Bytes(bytes) => out.write_all(bytes),
+            Self::Zeros(0) => Ok(()),
+            Self::Zeros(size) => {
+                out.seek(SeekFrom::Current(size.cast_signed() - 1))?;
+                out.write_all(&[0])
+            }
+            Self::Pattern(size) => {
+                let block: Vec<u8> = (0..0x1_0000u32).map(|i| (i % 251 + 1).to_le_bytes()[0]).collect();
+                std::io::copy(&mut std::io::Read::take(Repeat(&block, 0), *size), out).map(|_| ())
+            }
+        }
+    }
+}
+
+/// A block over and over.
+struct Repeat<'a>(&'a [u8], usize);
+
+impl std::io::Read for Repeat<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let rest = &self.0[self.1..];
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        self.1 = (self.1 + count) % self.0.len();
+        Ok(count)
     }
 }
 
@@ -200,14 +232,7 @@ impl UserDump {
         file.finish(self);
         out.write_all(&file.bytes)?;
         for (_, content) in &self.memory {
-            match content {
-                Content::Bytes(bytes) => out.write_all(bytes)?,
-                Content::Zeros(0) => {}
-                Content::Zeros(size) => {
-                    out.seek(SeekFrom::Current(size.cast_signed() - 1))?;
-                    out.write_all(&[0])?;
-                }
-            }
+            content.write(out)?;
         }
         Ok(())
     }
@@ -450,6 +475,38 @@ impl UserDump {
             file.bytes.extend(&thread.stack.1);
         }
     }
+}
+
+/// Where [`large`] puts its memory.
+pub const LARGE_MEMORY: u64 = 0x1000_0000;
+
+/// Writes a full-memory x64 dump of a crashed process with `bytes` bytes of memory at
+/// [`LARGE_MEMORY`], streamed to the file: for tests of size and speed.
+pub fn large(path: &Path, bytes: u64) -> io::Result<()> {
+    let base = 0x1_4000_0000;
+    let image = ImageBuilder::new(Machine::X64, "large.exe")
+        .program()
+        .function(Function::new("crash"))
+        .function(Function::new("main").saving(&[3, 6]))
+        .build();
+    let frames = [FrameSpec::inside(&image, base, "crash"), FrameSpec::calling(&image, base, "main")];
+    let stack = StackBuilder::new(Machine::X64, 0x20_0000, 0x4000).build(&frames, 0);
+    let mut dump = UserDump::new(Machine::X64);
+    dump.full_memory = true;
+    dump.add_image(&image, base, r"C:\fx\large.exe", true);
+    dump.threads.push(UserThread::new(0x10, &stack));
+    dump.exception = Some(UserException {
+        thread: 0x10,
+        record: ExceptionRecord {
+            code: 0xc000_0005,
+            address: frames[0].ip,
+            parameters: vec![1, 0x45],
+            ..ExceptionRecord::default()
+        },
+        context: Some(stack.context.clone()),
+    });
+    dump.memory.push((LARGE_MEMORY, Content::Pattern(bytes)));
+    dump.write(&mut io::BufWriter::new(File::create(path)?))
 }
 
 fn list_header(header: u32, entry: u32, count: usize) -> Vec<u8> {

@@ -158,6 +158,21 @@ fn x86_processes_too() {
 }
 
 #[test]
+fn a_large_dump_streams_to_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.dmp");
+    let before = std::time::Instant::now();
+    dumpforge::user::large(&path, 100 << 20).unwrap();
+    assert!(before.elapsed().as_secs() < 10, "{:?}", before.elapsed());
+    let DumpFile::Minidump(read) = dump::open(&path).unwrap().file else { panic!() };
+    assert_eq!(read.memory_regions().iter().find(|r| r.0 == 0x1000_0000).unwrap().1, 100 << 20);
+    let mut page = [0; 0x1000];
+    assert_eq!(read.read_memory(0x1000_0000 + (100 << 20) - 0x1000, &mut page).stopped, None);
+    assert!(!page.contains(&0) && !read.truncated());
+    assert_eq!(read.exception().unwrap().record.code, 0xc000_0005);
+}
+
+#[test]
 fn two_gigabytes_cost_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("big.dmp");
