@@ -73,18 +73,38 @@ fn itanium(raw: &str) -> Option<String> {
     demangled.ok().flatten()
 }
 
-/// DbgEng writes template arguments without a space after the comma, and two closing brackets apart.
+/// DbgEng's spelling, which is the compiler's own: no space after a comma, two closing brackets
+/// apart, pointer marks apart (`char * const &`), special members in full.
 fn debugger_spelling(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
-    for c in name.chars() {
+    let mut out = String::with_capacity(name.len() + 8);
+    let (mut depth, mut quoted) = (0usize, false);
+    for (at, c) in name.char_indices() {
+        let operator = out.trim_end_matches(['<', '>', '-', '=', '&', '*']).ends_with("operator");
         match c {
             ' ' if out.ends_with(',') => continue,
-            '>' if out.ends_with('>') && !out.ends_with("->") && !out.ends_with("operator>") => {
-                out.push(' ');
+            '<' if !operator => depth += 1,
+            '>' if !operator => {
+                depth = depth.saturating_sub(1);
+                if out.ends_with('>') || out.ends_with(" const") || out.ends_with(" volatile") {
+                    out.push(' ');
+                }
             }
+            '&' | '*' | 'c' | 'v' if depth > 0 && out.ends_with('*') && !operator => {
+                let rest = &name[at..];
+                if matches!(c, '&' | '*') || rest.starts_with("const") || rest.starts_with("volatile") {
+                    out.push(' ');
+                }
+            }
+            '`' => quoted = true,
+            '\'' => quoted = false,
             _ => {}
         }
         out.push(c);
+        if quoted && (out.ends_with(" ctor") || out.ends_with(" dtor")) {
+            let kind = if out.ends_with("ctor") { "constructor" } else { "destructor" };
+            out.truncate(out.len() - 4);
+            out.push_str(kind);
+        }
     }
     out
 }
@@ -104,6 +124,20 @@ mod tests {
             ("??2@YAPEAX_K@Z", "operator new"),
             ("??_C@_03HHGA@abc?$AA@", "`string'"),
             ("??1Item@@QEAA@XZ", "Item::~Item"),
+            // The spellings of these functions' own procedure records.
+            ("??_GC@google_breakpad@@UAEPAXI@Z", "google_breakpad::C::`scalar deleting destructor'"),
+            (
+                "??$_Construct_in_place@PEADAEBQEAD@std@@YAXAEAPEADAEBQEAD@Z",
+                "std::_Construct_in_place<char *,char * const &>",
+            ),
+            (
+                "??$addressof@$$CBV?$basic_string@DU?$char_traits@D@std@@V?$allocator@D@2@@std@@@std@@YAPEBV?$basic_string@DU?$char_traits@D@std@@V?$allocator@D@2@@0@AEBV10@@Z",
+                "std::addressof<std::basic_string<char,std::char_traits<char>,std::allocator<char> > const >",
+            ),
+            ("??6@YAHUA@@H@Z", "operator<<"),
+            ("??5@YAHUA@@H@Z", "operator>>"),
+            ("??CA@@QEAAPEAHXZ", "A::operator->"),
+            ("??D?$P@PEAH@@QEAAHXZ", "P<int *>::operator*"),
         ] {
             assert_eq!(display_name(raw).as_deref(), Some(shown), "{raw}");
         }

@@ -39,6 +39,20 @@ fn crash_x86() {
     );
 }
 
+/// Link-time code generation: the ids of inlined functions are other modules'.
+#[test]
+fn inlined_functions_of_other_modules_are_named() {
+    let Some(data) = shared::data() else { return };
+    let pdb = shared::pdb(&data, "user/crash_x86/crash.pdb");
+    let mut names = std::collections::BTreeSet::new();
+    for rva in (0x1000..0x4000).step_by(4) {
+        names.extend(pdb.inline_chain(rva).unwrap().into_iter().map(|f| f.name));
+    }
+    assert!(names.len() > 50, "{names:#?}");
+    assert!(names.iter().all(|n| !n.starts_with("inlined function")), "{names:#?}");
+    assert!(names.contains("std::_WChar_traits<wchar_t>::length"), "{names:#?}");
+}
+
 #[test]
 fn cxx_eh_x64() {
     let Some(data) = shared::data() else { return };

@@ -221,6 +221,22 @@ fn a_compressed_pdb_answers_alike() {
     assert_eq!(packed.line_at(0x1e65).unwrap(), plain.line_at(0x1e65).unwrap());
 }
 
+/// The compiler wrote each function's name down twice, plain and decorated: they must agree.
+#[test]
+fn decorated_names_are_spelled_as_the_compiler_does() {
+    let Some(data) = shared::data() else { return };
+    let pdb = shared::pdb(&data, "user/kt2/CppConsoleApplication.pdb.xz");
+    let all = pdb.matching("*", usize::MAX).unwrap();
+    let decorated = |s: &&symbols::Sym| s.raw_name.as_ref().is_some_and(|raw| raw.starts_with('?'));
+    let mut compared = 0;
+    for symbol in all.iter().filter(|s| s.kind == SymbolKind::Function).filter(decorated) {
+        let raw = symbol.raw_name.as_deref().unwrap();
+        assert_eq!(symbols::demangle::display_name(raw).as_deref(), Some(&*symbol.name), "{raw}");
+        compared += 1;
+    }
+    assert!(compared > 300, "{compared}");
+}
+
 #[test]
 fn folded_functions_have_aliases() {
     let Some(data) = shared::data() else { return };

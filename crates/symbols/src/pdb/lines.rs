@@ -8,8 +8,8 @@ use super::scopes::S_INLINESITE2;
 const DEBUG_S_LINES: u32 = 0xf2;
 const DEBUG_S_FILECHKSMS: u32 = 0xf4;
 const DEBUG_S_INLINEELINES: u32 = 0xf6;
-const DEBUG_S_CROSSSCOPEIMPORTS: u32 = 0xfa;
-const DEBUG_S_CROSSSCOPEEXPORTS: u32 = 0xfb;
+const DEBUG_S_CROSSSCOPEIMPORTS: u32 = 0xf7;
+const DEBUG_S_CROSSSCOPEEXPORTS: u32 = 0xf8;
 /// Compilers' "never step here" lines.
 const HIDDEN_LINES: [u32; 2] = [0x00f0_0f00, 0x00fe_efee];
 

@@ -18,6 +18,8 @@ const S_CONSTANT: u16 = 0x1107;
 const IS_PARAMETER: u16 = 1;
 const IS_COMPILER_GENERATED: u16 = 4;
 const IS_OPTIMIZED_OUT: u16 = 0x100;
+/// A global or static that the function keeps in a register: no local.
+const IS_ENREGISTERED_GLOBAL: u16 = 0x600;
 /// More pieces than a variable can have.
 const MAX_PIECES: usize = 64;
 /// More variables than a function has.
@@ -103,7 +105,7 @@ impl Collector {
         let (ty, location) = match record.kind {
             S_LOCAL => {
                 let (ty, flags) = (data.u32()?, data.u16()?);
-                if flags & IS_COMPILER_GENERATED != 0 {
+                if flags & (IS_COMPILER_GENERATED | IS_ENREGISTERED_GLOBAL) != 0 {
                     return None;
                 }
                 parameter = flags & IS_PARAMETER != 0;
@@ -134,7 +136,7 @@ impl Collector {
             S_LDATA32 | S_GDATA32 => {
                 let (ty, offset, section) = (data.u32()?, data.u32()?, data.u16()?);
                 place = Some((section, offset));
-                (ty, VarLocation::Unavailable("outside the image"))
+                (ty, VarLocation::Unavailable("optimized out"))
             }
             S_CONSTANT => {
                 let (ty, value) = (data.u32()?, data.number()?);

@@ -230,8 +230,8 @@ impl PdbFile {
         Ok(chain)
     }
 
-    /// The id in the id stream behind one that may be another module's.
-    fn global_id(&self, module: &Module, id: u32) -> Result<u32> {
+    /// The index in the type or id stream behind one that may be another module's.
+    pub(super) fn global_id(&self, module: &Module, id: u32) -> Result<u32> {
         if id & lines::IMPORTED == 0 {
             return Ok(id);
         }

@@ -108,6 +108,8 @@ impl PdbFile {
             None => collector.skip(scoped.record),
         });
         let mut parameters = self.parameter_count(&found)?;
+        let said = collector.locals.iter().filter(|l| l.parameter && l.inline_depth == 0).count();
+        parameters = parameters.saturating_sub(u32::try_from(said).unwrap_or(u32::MAX));
         let mut variables: Vec<LocalVar> = Vec::new();
         for mut local in collector.locals {
             // Optimised code lists a parameter's home slot beside where it really is.
@@ -119,6 +121,7 @@ impl PdbFile {
                 local.parameter = true;
                 parameters -= 1;
             }
+            local.ty = self.global_id(&found.module, local.ty)?;
             variables.push(self.variable(local, chain_length)?);
         }
         Ok(variables)
