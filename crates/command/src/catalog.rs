@@ -12,7 +12,7 @@ use crate::{
 pub(crate) type Serve = fn(&mut Run<'_>, &str) -> Result<()>;
 
 /// Commands by their exact word.
-const BY_WORD: [(&str, Serve); 43] = [
+const BY_WORD: [(&str, Serve); 47] = [
     ("r", registers::r),
     ("u", code::u),
     ("ub", code::ub),
@@ -27,6 +27,9 @@ const BY_WORD: [(&str, Serve); 43] = [
     ("dc", dump::dc),
     ("dp", dump::dp),
     ("dps", dump::dps),
+    ("dpp", dump::dpp),
+    ("dpa", dump::dpa),
+    ("dpu", dump::dpu),
     ("dds", dump::dds),
     ("dqs", dump::dqs),
     ("dt", types::dt),
@@ -51,6 +54,7 @@ const BY_WORD: [(&str, Serve); 43] = [
     ("vertarget", system::vertarget),
     (".effmach", system::effective_machine),
     (".sympath", system::symbol_path),
+    (".exepath", system::symbol_path),
     (".reload", system::reload),
     (".echo", system::echo),
     (".time", system::time),

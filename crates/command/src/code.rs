@@ -1,6 +1,6 @@
 //! `u`, `ub`, `uf`.
 
-use target::{Instruction, Result, TargetError, TargetExt as _};
+use target::{Flow, Instruction, Result, TargetError, TargetExt as _};
 
 use crate::instruction;
 use crate::notation::known_place;
@@ -130,21 +130,43 @@ fn approximate(run: &Run<'_>, end: u64, count: usize) -> Result<Vec<Instruction>
     Ok(best)
 }
 
-/// A whole function.
+/// A whole function; with `/c` its calls only.
 pub(crate) fn uf(run: &mut Run<'_>, arguments: &str) -> Result<()> {
-    let address = match arguments {
-        "" => run.context()?.ip(),
-        text => run.evaluate(text)?,
-    };
+    let (mut calls_only, mut rest) = (false, arguments);
+    while let Some(after) = rest.strip_prefix('/') {
+        let (option, after) = crate::operand::word(after);
+        match option {
+            "c" => calls_only = true,
+            "i" | "m" | "o" | "D" | "O" => {}
+            _ => return Err(usage(format!("uf /{option} is not served (/c is)"))),
+        }
+        rest = after;
+    }
+    let address = if rest.is_empty() { run.context()?.ip() } else { run.evaluate(rest)? };
+    let notation = run.notation();
     let Some((start, end)) = run.target.function_bounds(address)? else {
         return Err(TargetError::failed_because(
             "no_function",
-            format!(
-                "no code found at {}, aborting: no unwind data or symbol bounds it",
-                run.notation().address(address)
-            ),
+            format!("no code found at {}: no unwind data or symbol bounds it", notation.address(address)),
         ));
     };
-    let length = end.saturating_sub(start).clamp(1, 0x10_0000);
-    list(run, start, length.min(LIMIT), Some(start.saturating_add(length)))
+    let end = start.saturating_add(end.saturating_sub(start).clamp(1, 0x10_0000));
+    if calls_only { calls(run, start, end) } else { list(run, start, LIMIT.min(end - start), Some(end)) }
+}
+
+fn calls(run: &mut Run<'_>, start: u64, end: u64) -> Result<()> {
+    let notation = run.notation();
+    let count = usize::try_from(LIMIT.min(end - start)).unwrap_or(usize::MAX);
+    let name = known_place(run.target, start).unwrap_or_default();
+    run.say(format!("{name} ({})", notation.address(start)));
+    for instruction in run.target.disassemble(start, count)?.iter().take_while(|i| i.address < end) {
+        run.check()?;
+        if matches!(instruction.flow, Flow::Call | Flow::IndirectCall) {
+            let place = known_place(run.target, instruction.address).unwrap_or_default();
+            run.say(format!("  {place} ({}):", notation.address(instruction.address)));
+            let line = instruction::line(run.target, notation, instruction);
+            run.say(format!("    {}", line.split_once(' ').map_or(line.as_str(), |(_, text)| text)));
+        }
+    }
+    Ok(())
 }

@@ -19,6 +19,16 @@ pub(crate) enum Unit {
     Text(u8),
     /// `dps`, `dds`, `dqs`: values of this size with the symbol they point to.
     Symbols(u8),
+    /// `dpp`, `dpa`, `dpu`: pointers of this size with what is behind them.
+    Behind(u8, Pointee),
+}
+
+/// What a pointer is followed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pointee {
+    Pointer,
+    Ascii,
+    Unicode,
 }
 
 impl Unit {
@@ -28,7 +38,7 @@ impl Unit {
             Self::Words => 2,
             Self::Dwords | Self::DwordsWithText => 4,
             Self::Qwords => 8,
-            Self::Text(size) | Self::Symbols(size) => u64::from(size),
+            Self::Text(size) | Self::Symbols(size) | Self::Behind(size, _) => u64::from(size),
         }
     }
     /// Units on a line.
@@ -39,14 +49,13 @@ impl Unit {
             Self::Dwords | Self::DwordsWithText => 4,
             Self::Qwords => 2,
             Self::Text(_) => 32,
-            Self::Symbols(_) => 1,
+            Self::Symbols(_) | Self::Behind(..) => 1,
         }
     }
     /// Units without a range: 128 bytes; text until its end.
     fn default_count(self) -> u64 {
         match self {
             Self::Text(_) => 0x1000,
-            Self::Symbols(_) => 16,
             _ => 128 / self.size(),
         }
     }
@@ -78,6 +87,18 @@ pub(crate) fn dp(run: &mut Run<'_>, arguments: &str) -> Result<()> {
 }
 pub(crate) fn dps(run: &mut Run<'_>, arguments: &str) -> Result<()> {
     let unit = Unit::Symbols(run.notation().pointer_size);
+    display(run, arguments, unit)
+}
+pub(crate) fn dpp(run: &mut Run<'_>, arguments: &str) -> Result<()> {
+    let unit = Unit::Behind(run.notation().pointer_size, Pointee::Pointer);
+    display(run, arguments, unit)
+}
+pub(crate) fn dpa(run: &mut Run<'_>, arguments: &str) -> Result<()> {
+    let unit = Unit::Behind(run.notation().pointer_size, Pointee::Ascii);
+    display(run, arguments, unit)
+}
+pub(crate) fn dpu(run: &mut Run<'_>, arguments: &str) -> Result<()> {
+    let unit = Unit::Behind(run.notation().pointer_size, Pointee::Unicode);
     display(run, arguments, unit)
 }
 /// `d`: the last form again.
@@ -141,8 +162,30 @@ pub(crate) fn line(run: &Run<'_>, unit: Unit, at: u64, count: u64) -> String {
             let place = value.and_then(|v| known_place(run.target, v)).map(|p| format!(" {p}"));
             format!("{address}  {shown}{}", place.unwrap_or_default())
         }
+        Unit::Behind(size, pointee) => {
+            let value = units.first().copied().flatten();
+            let shown = dump_text::one_number(value, usize::from(size));
+            let behind = value.and_then(|v| behind(run, v, size, pointee)).map(|t| format!(" {t}"));
+            format!("{address}  {shown}{}", behind.unwrap_or_default())
+        }
         _ => format!("{address}  {}", dump_text::numbers_row(&units, size)),
     }
+}
+
+/// What lies behind a pointer, `None` when it cannot be read.
+fn behind(run: &Run<'_>, pointer: u64, size: u8, pointee: Pointee) -> Option<String> {
+    const TEXT: usize = 64;
+    if pointee == Pointee::Pointer {
+        let value = run.target.read_pointer(pointer, size).ok()?;
+        let place = known_place(run.target, value).map(|p| format!(" {p}")).unwrap_or_default();
+        return Some(format!("{}{place}", dump_text::one_number(Some(value), usize::from(size))));
+    }
+    let unit = if pointee == Pointee::Ascii { 1 } else { 2 };
+    let (bytes, _) = run.target.read_prefix(pointer, TEXT * unit);
+    let bytes: Vec<Option<u8>> = bytes.into_iter().map(Some).collect();
+    let units: Vec<Option<u64>> = bytes.chunks_exact(unit).map(dump_text::number).collect();
+    let end = units.iter().position(|u| *u == Some(0)).unwrap_or(units.len());
+    (!units.is_empty()).then(|| format!("\"{}\"", dump_text::characters(&units[..end])))
 }
 
 /// Quoted text, 32 characters a line, up to its NUL.

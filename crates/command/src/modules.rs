@@ -33,7 +33,7 @@ fn options(run: &Run<'_>, text: &str) -> Result<Options> {
             'l' => options.loaded_only = true,
             'f' => options.image_paths = true,
             't' | 'n' => options.timestamps = true,
-            'o' | 'e' | 'i' => {}
+            'o' | 'e' | 'i' | 'd' => {}
             '1' => {}
             'm' => {
                 let (pattern, after) = crate::operand::word(rest);

@@ -68,7 +68,7 @@ pub(crate) fn k(run: &mut Run<'_>, command: &str) -> Result<()> {
     }
     let count = match rest {
         "" => FRAMES,
-        text => usize::try_from(run.evaluate(text)?).unwrap_or(usize::MAX),
+        text => usize::try_from(run.evaluate(text.trim_start_matches(['L', 'l']))?).unwrap_or(usize::MAX),
     };
     if count == 0 || count > FRAMES_LIMIT {
         return Err(usage(format!("a frame count is 1 to {FRAMES_LIMIT:#x}")));

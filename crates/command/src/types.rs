@@ -26,15 +26,22 @@ struct Request<'a> {
 /// `dt [-rN] [-v] [-y] TYPE [FIELD...] [ADDRESS]`.
 pub(crate) fn dt(run: &mut Run<'_>, arguments: &str) -> Result<()> {
     let mut request = Request::default();
+    let mut prefixes: Vec<String> = Vec::new();
+    let mut prefix_next = false;
     for word in arguments.split_whitespace() {
-        if let Some(option) = word.strip_prefix(['-', '/']).filter(|o| o.starts_with(char::is_alphabetic)) {
+        if std::mem::take(&mut prefix_next) {
+            prefixes.push(format!("{word}*"));
+        } else if let Some(option) =
+            word.strip_prefix(['-', '/']).filter(|o| o.starts_with(char::is_alphabetic))
+        {
             match option.split_at(1) {
                 ("r", "") => request.depth = DEPTH_LIMIT,
                 ("r", depth) => {
                     request.depth = depth.parse::<u32>().unwrap_or(DEPTH_LIMIT).min(DEPTH_LIMIT);
                 }
                 ("v", "") => request.verbose = true,
-                ("b" | "y" | "n" | "c" | "o" | "i" | "p", "") => {}
+                ("y", "") => prefix_next = true,
+                ("b" | "n" | "c" | "o" | "i" | "p", "") => {}
                 _ => return Err(usage(format!("dt: option {word} is not served (-r -v are)"))),
             }
         } else if request.type_name.is_empty() {
@@ -52,6 +59,7 @@ pub(crate) fn dt(run: &mut Run<'_>, arguments: &str) -> Result<()> {
     let layout = run.target.type_layout(request.type_name)?;
     let (fields, others) = request.others.iter().partition(|word| is_field(run, &layout, word));
     request.fields = fields;
+    request.fields.extend(prefixes.iter().map(String::as_str));
     request.others = others;
     let expression = request.others.join(" ");
     let address = if expression.is_empty() { None } else { Some(run.clip(run.evaluate(&expression)?)) };

@@ -33,7 +33,7 @@ fn a_user_target() {
     );
     assert_snapshot!(
         "user_stack",
-        run(&target, &["k", "kb", "kv 2", "kn", "kc", "kL 1", ".frame 1", ".frame /r 0"])
+        run(&target, &["k", "k L1", "kb", "kv 2", "kn", "kc", "kL 1", ".frame 1", ".frame /r 0"])
     );
     assert_snapshot!(
         "user_registers",
@@ -70,6 +70,8 @@ fn memory_and_numbers() {
                 "db 2000 200f",
                 "db 2010 L-8",
                 "da 9000",
+                "dpp 3008 L1",
+                "dpa 3008 L2",
             ],
         )
     );
@@ -134,6 +136,7 @@ fn code_and_types() {
                 "dt app!_NODE Next Flags.Low 2200",
                 "dt -v app!_COLOUR",
                 "dt app!_N*",
+                "dt app!_NODE -y Co 2200",
                 "dt app!_NONE",
                 "dt",
                 "dv",

@@ -172,6 +172,57 @@ fn modules_read_as_dbgengs() {
     compare("lm", keep, &[]);
 }
 
+/// Rows of a stack as `site -> the columns before it`, the first of each site.
+fn columns(lines: &[String]) -> Vec<(String, String)> {
+    let mut rows: Vec<(String, String)> = Vec::new();
+    for line in lines.iter().filter(|l| !l.starts_with([' ', 'W']) && !l.starts_with("Child")) {
+        let Some((at, _)) = line.match_indices(' ').find(|(i, _)| line[..*i].contains(' ')) else {
+            continue;
+        };
+        let (columns, site) = if line.starts_with("(Inline Function)") {
+            line.split_at(line.rmatch_indices("-- ").next().map_or(at, |(i, _)| i + 2))
+        } else {
+            line.split_at(at)
+        };
+        if !rows.iter().any(|(known, _)| known == site.trim()) {
+            rows.push((site.trim().to_owned(), columns.to_owned()));
+        }
+    }
+    rows
+}
+
+#[test]
+fn the_columns_of_a_stack_are_dbgengs() {
+    let Some(data) = data() else { return };
+    let (mut compared, mut differences) = (0, String::new());
+    for dump in DUMPS {
+        let case = open(&data, dump);
+        let stack: Vec<String> = case
+            .transcript
+            .lines()
+            .skip_while(|l| !l.starts_with("---- .ecxr") && !l.starts_with("---- k"))
+            .skip_while(|l| !l.starts_with("---- k"))
+            .skip(1)
+            .take_while(|l| !l.starts_with("=> "))
+            .map(|l| l.trim_end().to_owned())
+            .collect();
+        let command = if case.transcript.contains("---- .ecxr") { ".ecxr; kL" } else { "kL" };
+        let command = if stack.first().is_some_and(|l| l.starts_with("  ***")) { command } else { "kL" };
+        let ours = columns(&case.ours(command));
+        for (site, theirs) in columns(&stack) {
+            let Some((_, ours)) = ours.iter().find(|(known, _)| *known == site) else { continue };
+            compared += 1;
+            // Where our walk ends, DbgEng follows stack words that are no code.
+            let ended = ours.ends_with(" 00000000`00000000") || ours.ends_with(" 00000000");
+            if *ours != theirs && !ended {
+                differences.push_str(&format!("{dump} {site}\n  DbgEng {theirs}\n  ours   {ours}\n"));
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{compared} compared\n{differences}");
+    assert!(compared >= 30, "only {compared} rows compared");
+}
+
 #[test]
 fn a_stack_overflow_is_collapsed() {
     let Some(data) = data() else { return };

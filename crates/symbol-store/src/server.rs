@@ -345,15 +345,22 @@ fn get_once(url: &str) -> Result<ureq::http::Response<ureq::Body>, Refusal> {
     let agent = host::agent();
     let proxied = agent.config().proxy().is_some() && !host.is_loopback();
     let connect_within = if proxied { REACH_BUDGET } else { host.look_up().map_err(|w| host.down(w))? };
-    let request = agent.get(url).config();
-    let request = if proxied { request } else { request.proxy(None) };
-    let answer = request
-        .timeout_resolve(Some(connect_within))
-        .timeout_connect(Some(connect_within))
-        .timeout_recv_response(Some(HEAD_BUDGET))
-        .timeout_per_read(Some(BODY_IDLE))
-        .build()
-        .call();
+    let ask = || {
+        let request = agent.get(url).config();
+        let request = if proxied { request } else { request.proxy(None) };
+        request
+            .timeout_resolve(Some(connect_within))
+            .timeout_connect(Some(connect_within))
+            .timeout_recv_response(Some(HEAD_BUDGET))
+            .timeout_per_read(Some(BODY_IDLE))
+            .build()
+            .call()
+    };
+    // A kept connection may have been closed by the other side just now: that is no dead host.
+    let answer = match ask() {
+        Err(ureq::Error::Io(_) | ureq::Error::ConnectionFailed | ureq::Error::Protocol(_)) => ask(),
+        answer => answer,
+    };
     match answer {
         Ok(response) => Ok(response),
         Err(

@@ -310,6 +310,16 @@ fn acceptance_21_a_dead_server_costs_once() {
 }
 
 #[test]
+fn acceptance_21_a_closed_connection_is_no_dead_server() {
+    let Some(case) = Case::new() else { return };
+    let server = Server::start();
+    server.serve("/index2.txt", Answer::status(404).lingering());
+    server.serve(&format!("/ShowSSEConfig.pdb/{PDB_KEY}/ShowSSEConfig.pdb"), Answer::ok(&case.pdb));
+    let search = case.look(&server.url());
+    assert!(search.found.is_some(), "{search:?}");
+}
+
+#[test]
 fn acceptance_21_without_the_network_nothing_is_asked() {
     let Some(case) = Case::new() else { return };
     let server = Server::start();

@@ -15,6 +15,7 @@ pub(crate) struct Answer {
     claimed: Option<usize>,
     framing: Framing,
     stalls: bool,
+    lingers: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -50,8 +51,14 @@ impl Answer {
         Self { stalls: true, ..self }
     }
 
+    /// Promises to keep the connection, then closes it all the same, a little later.
+    pub(crate) fn lingering(self) -> Self {
+        Self { lingers: true, ..self }
+    }
+
     fn send(&self, stream: &mut TcpStream) -> std::io::Result<()> {
-        let mut head = format!("HTTP/1.1 {} x\r\nConnection: close\r\n", self.status);
+        let connection = if self.lingers { "keep-alive" } else { "close" };
+        let mut head = format!("HTTP/1.1 {} x\r\nConnection: {connection}\r\n", self.status);
         for header in &self.headers {
             head.push_str(header);
             head.push_str("\r\n");
@@ -73,6 +80,11 @@ impl Answer {
             _ if self.stalls => {
                 stream.write_all(&self.body[..self.body.len() / 2])?;
                 std::thread::sleep(Duration::from_secs(5));
+                Ok(())
+            }
+            _ if self.lingers => {
+                stream.write_all(&self.body)?;
+                std::thread::sleep(Duration::from_millis(100));
                 Ok(())
             }
             _ => stream.write_all(&self.body),
