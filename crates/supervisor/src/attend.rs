@@ -117,7 +117,8 @@ async fn watch(session: Arc<Session>, mut child: Child, mut output: Lines) {
     }
     session.last_words.all(DRAIN).await;
     let cause = session.last_words.cause();
-    session.lose(&how(status, fatal.as_deref(), cause), cause == Some(Cause::Memory));
+    let words = session.last_words.said().unwrap_or_default();
+    session.lose(&how(status, fatal.as_deref(), cause, &words), cause == Some(Cause::Memory));
     session.exited.send_replace(true);
 }
 
@@ -137,12 +138,13 @@ async fn reap(session: &Session, child: &mut Child, nonsense: bool) -> Option<Ex
 }
 
 /// How a worker ended, in words.
-fn how(status: Option<ExitStatus>, fatal: Option<&str>, cause: Option<Cause>) -> String {
+fn how(status: Option<ExitStatus>, fatal: Option<&str>, cause: Option<Cause>, words: &str) -> String {
     let ended = status.map_or_else(|| "it ended".to_owned(), |status| format!("it ended with {status}"));
     match (fatal, cause) {
         (Some(text), _) => format!("it sent what this server does not understand and was killed ({text})"),
         (None, Some(Cause::Memory)) => format!(
-            "it reached its memory bound (1024 MiB, or WINDBG_MCP_WORKER_MEMORY_MB, which raises it); {ended}"
+            "it reached its memory bound ({words}; WINDBG_MCP_WORKER_MEMORY_MB raises the bound, 1024 MiB \
+             without it); {ended}"
         ),
         (None, Some(Cause::Stack)) => format!("its stack overflowed; {ended}"),
         (None, None) => ended,
@@ -233,9 +235,9 @@ mod tests {
 
     #[test]
     fn causes_are_told_before_statuses() {
-        let memory = how(None, None, Some(Cause::Memory));
-        assert!(memory.starts_with("it reached its memory bound"), "{memory}");
-        assert!(how(None, Some("x"), None).contains("does not understand"));
-        assert_eq!(how(None, None, None), "it ended");
+        let memory = how(None, None, Some(Cause::Memory), "memory allocation of 7 bytes failed");
+        assert!(memory.starts_with("it reached its memory bound (memory allocation of 7 bytes"), "{memory}");
+        assert!(how(None, Some("x"), None, "").contains("does not understand"));
+        assert_eq!(how(None, None, None, ""), "it ended");
     }
 }

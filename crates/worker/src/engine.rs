@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use channel::Message;
 use serde_json::{Value, json};
@@ -41,10 +41,18 @@ struct Reporting<'a> {
     id: u64,
     emitter: &'a Emitter,
     committed: Cell<bool>,
+    said: Cell<Option<Instant>>,
 }
+
+/// Steps closer together than this are not news.
+const STEP_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Progress for Reporting<'_> {
     fn step(&self, text: &str) {
+        if self.said.get().is_some_and(|at| at.elapsed() < STEP_INTERVAL) {
+            return;
+        }
+        self.said.set(Some(Instant::now()));
         self.emitter.emit(&Message::Progress { id: self.id, text: text.to_owned() });
     }
 }
@@ -129,7 +137,8 @@ impl Engine {
 
     fn run(&mut self, queued: Queued, halt: &Halt) -> Result<Value, ToolError> {
         let emitter = Arc::clone(&self.emitter);
-        let reporting = Reporting { id: queued.id, emitter: &emitter, committed: Cell::new(false) };
+        let (committed, said) = (Cell::new(false), Cell::new(None));
+        let reporting = Reporting { id: queued.id, emitter: &emitter, committed, said };
         match queued.work {
             Work::Open(request) => self.open(request, &reporting, halt),
             Work::Run { operation, args } => self.operate(&operation, args, &reporting, halt),

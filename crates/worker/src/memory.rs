@@ -87,8 +87,13 @@ unsafe impl GlobalAlloc for BoundedAllocator {
 
 /// Sets this process's bound from the variable or the default.
 pub(crate) fn bound() {
-    let asked = std::env::var(VARIABLE).ok().and_then(|value| value.trim().parse::<usize>().ok());
-    let mib = asked.filter(|mib| (16..=1 << 20).contains(mib)).unwrap_or(DEFAULT_MIB);
+    let mib = std::env::var(VARIABLE).map_or(DEFAULT_MIB, |value| {
+        let asked = value.trim().parse().ok().filter(|mib| (16..=1 << 20).contains(mib));
+        asked.unwrap_or_else(|| {
+            tracing::warn!("{VARIABLE} is {value:?}, not 16 to 1048576; the bound is {DEFAULT_MIB} MiB");
+            DEFAULT_MIB
+        })
+    });
     let bytes = mib.saturating_mul(1 << 20);
     BOUND.store(bytes, Ordering::Relaxed);
     limit_data(bytes);
