@@ -218,7 +218,7 @@ fn user(
         dump: Some(dump_facts),
         limitations,
     };
-    assemble(facts, core, Side::User(process), place, options)
+    assemble(facts, core, Side::User(Box::new(process)), place, options)
 }
 
 fn kernel(dump: KernelDump, place: &Place, options: &OpenOptions) -> NativeTarget {
@@ -367,7 +367,7 @@ fn image(file: MappedFile, place: &Place, options: &OpenOptions) -> Result<Nativ
     })?;
     let base = options.image_base.unwrap_or(headers.image_base);
     let end = base.checked_add(u64::from(headers.size_of_image));
-    if base % 0x1000 != 0 || end.is_none() {
+    if !base.is_multiple_of(0x1000) || end.is_none() {
         return Err(OpenError {
             category: "invalid_argument",
             reason: None,

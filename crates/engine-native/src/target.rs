@@ -24,7 +24,7 @@ const RESOLVE_BUDGET: Duration = Duration::from_secs(20);
 
 /// What the file is of.
 pub(crate) enum Side {
-    User(UserProcess),
+    User(Box<UserProcess>),
     Kernel(Box<KernelState>),
     Image,
 }

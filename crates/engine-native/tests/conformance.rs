@@ -1,4 +1,5 @@
 //! The native engine holds to what every engine must, on every dump and image of the test data.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[allow(unreachable_pub)]
 mod shared;

@@ -1,4 +1,5 @@
 //! Damaged dumps: an answer or an error, never a panic, a hang or a flood of memory.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[allow(unreachable_pub)]
 mod shared;

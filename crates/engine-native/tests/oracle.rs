@@ -1,4 +1,5 @@
 //! Every dump of the test data, compared with what Microsoft's DbgEng said of it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[allow(unreachable_pub)]
 mod shared;

@@ -203,7 +203,7 @@ proptest! {
         for frame in 1..4u64 {
             frames.page();
             for (index, entry) in entries.iter().enumerate() {
-                let aimed = entry & !0x000f_ffff_ffff_f000 | (1 + entry >> 12 & 3) << 12;
+                let aimed = entry & !0x000f_ffff_ffff_f000 | (1 + (entry >> 12 & 3)) << 12;
                 frames.set(frame, index as u64, if entry & 0x10 == 0 { aimed } else { *entry });
             }
         }

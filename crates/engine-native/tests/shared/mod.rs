@@ -1,5 +1,5 @@
 //! The real dumps in `../shared/data` and DbgEng's answers about them.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 pub mod transcript;
 
