@@ -111,8 +111,18 @@ impl KernelForge {
     /// A kernel around another nt image. Its `symbols` must name the variables that the stand-in has.
     #[must_use]
     pub fn with_kernel(machine: Machine, kernel: Image, base: u64) -> Self {
+        Self::with_levels(machine, kernel, base, 4)
+    }
+
+    /// An x64 kernel with five levels of page tables (CR4.LA57 set).
+    #[must_use]
+    pub fn with_five_levels() -> Self {
+        Self::with_levels(Machine::X64, stand_in_kernel(Machine::X64), KERNEL, 5)
+    }
+
+    fn with_levels(machine: Machine, kernel: Image, base: u64, levels: u32) -> Self {
         let mut memory = PhysicalMemory::new(0x200);
-        let system = AddressSpace::new(&mut memory, machine);
+        let system = AddressSpace::new(&mut memory, machine, levels);
         let mut forge = Self {
             machine,
             layout: Layout::of(machine),
@@ -223,7 +233,7 @@ impl KernelForge {
         let space = if self.processes.is_empty() {
             self.system
         } else {
-            AddressSpace::new(&mut self.memory, self.machine)
+            AddressSpace::new(&mut self.memory, self.machine, self.system.levels)
         };
         let object = self.allocate(u64::from(self.layout.eprocess_size));
         let layout = self.layout.clone();

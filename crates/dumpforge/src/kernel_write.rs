@@ -196,6 +196,8 @@ impl KernelForge {
             put(&mut out, 0xfb0, &self.comment.as_bytes()[..self.comment.len().min(127)]);
         }
         put64(&mut out, 0x1030, self.up_time);
+        // MiniDumpFields: which parts of a triage dump are there.
+        put32(&mut out, 0x1038, 0xcff);
         put32(&mut out, 0x1040, 1);
         put32(&mut out, 0x1044, 0x110);
         put32(&mut out, 0x1050, 0);

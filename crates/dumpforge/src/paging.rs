@@ -123,8 +123,9 @@ const TRANSITION: u64 = 1 << 11;
 const SWIZZLE: u64 = 1 << 4;
 
 impl AddressSpace {
-    pub fn new(memory: &mut PhysicalMemory, machine: Machine) -> Self {
-        Self { machine, root: memory.allocate() * PAGE, levels: 4 }
+    /// Empty tables of 4 levels, or 5 (LA57).
+    pub fn new(memory: &mut PhysicalMemory, machine: Machine, levels: u32) -> Self {
+        Self { machine, root: memory.allocate() * PAGE, levels }
     }
 
     fn index(address: u64, level: u32) -> u64 {

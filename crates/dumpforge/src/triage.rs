@@ -122,8 +122,7 @@ fn drivers(forge: &KernelForge, out: &mut Vec<u8>) -> (u32, (u32, u32)) {
     (list, (pool, size))
 }
 
-/// Data blocks: the processor table, the other processors, the saved contexts, and what the test
-/// asked for.
+/// Data blocks: the processor table, the processors, the saved contexts, and what the test asked for.
 fn blocks(forge: &KernelForge, out: &mut Vec<u8>) -> (u32, u32) {
     let mut wanted = vec![(forge.symbol("KiProcessorBlock"), 0x200)];
     wanted.push((forge.symbol("NtBuildLab"), 64));
@@ -131,7 +130,8 @@ fn blocks(forge: &KernelForge, out: &mut Vec<u8>) -> (u32, u32) {
         wanted.push((processor.saved_context, low32(target::Context::record_size(forge.machine))));
         wanted.push((processor.pcr, forge.layout.pcr_contained_prcb.into()));
     }
-    for processor in forge.processors.iter().skip(1) {
+    // The crashing processor's once more: DbgEng looks at addresses from the table in blocks only.
+    for processor in &forge.processors {
         wanted.push((processor.prcb, forge.layout.prcb_size.into()));
     }
     wanted.extend(forge.triage_blocks.iter().copied());

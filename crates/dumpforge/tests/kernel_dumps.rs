@@ -210,6 +210,19 @@ fn pages_in_every_state() {
 }
 
 #[test]
+fn five_levels_of_tables() {
+    let mut forge = KernelForge::with_five_levels();
+    // Two addresses that differ only above bit 47.
+    forge.write(0xff10_0000_0000_0000, b"one");
+    forge.write(0xff11_0000_0000_0000, b"two");
+    assert_eq!(
+        (forge.read(0xff10_0000_0000_0000, 3), forge.read(0xff11_0000_0000_0000, 3)),
+        (b"one".into(), b"two".into())
+    );
+    assert!(forge.dump(DumpType::BitmapFull).is_ok());
+}
+
+#[test]
 fn sixty_four_gigabytes_open_at_once() {
     let (mut forge, _) = forged(Machine::X64);
     forge.zero_frames = 0x1_0000..0x100_0000;
