@@ -1,5 +1,6 @@
-//! Is a word a return address? Only if a call ends there.
+//! What tells stacks apart: calls before return addresses, and instructions that move rsp.
 
+use iced_x86::{Mnemonic, OpKind, Register};
 use target::{Flow, Machine};
 
 use crate::{Arm64, decode_arm64, x86};
@@ -29,4 +30,39 @@ pub fn is_call_before(machine: Machine, before: &[u8]) -> bool {
                     && matches!(x86::flow(&instruction), Flow::Call | Flow::IndirectCall)
             })
     })
+}
+
+/// How an instruction moves the stack pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StackMotion {
+    None,
+    /// Pushes or allocates, as prologs do.
+    Down,
+    /// Pops or frees, as epilogs do; a `ret`'s own pop is not counted.
+    Up,
+}
+
+/// How the x86 or x64 instruction at the start of `bytes` moves esp or rsp; `None` for bytes that
+/// are no instruction, and on other machines.
+#[must_use]
+pub fn stack_motion(machine: Machine, bytes: &[u8]) -> StackMotion {
+    let bits = match machine {
+        Machine::X64 => 64,
+        Machine::X86 => 32,
+        Machine::Arm64 | Machine::Arm32 => return StackMotion::None,
+    };
+    let Some(instruction) = x86::raw(bits, 0, bytes) else { return StackMotion::None };
+    let to_stack_pointer = instruction.op0_kind() == OpKind::Register
+        && matches!(instruction.op0_register(), Register::RSP | Register::ESP);
+    match instruction.mnemonic() {
+        Mnemonic::Sub | Mnemonic::And if to_stack_pointer => StackMotion::Down,
+        Mnemonic::Add | Mnemonic::Lea | Mnemonic::Mov if to_stack_pointer => StackMotion::Up,
+        Mnemonic::Leave => StackMotion::Up,
+        Mnemonic::Ret => StackMotion::None,
+        _ => match instruction.stack_pointer_increment() {
+            0 => StackMotion::None,
+            moved if moved > 0 => StackMotion::Up,
+            _ => StackMotion::Down,
+        },
+    }
 }

@@ -10,7 +10,7 @@ mod operand;
 mod x86;
 
 pub use arm64::{Addressing, Arm64, Extend, MemoryInstruction, decode as decode_arm64};
-pub use calls::is_call_before;
+pub use calls::{StackMotion, is_call_before, stack_motion};
 pub use disassemble::{disassemble, disassemble_before, disassemble_memory};
 pub use operand::{MemoryAccess, MemoryOperand, is_canonical, memory_operands};
 

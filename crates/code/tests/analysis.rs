@@ -1,7 +1,9 @@
 //! Memory operands, calls before return addresses, backwards disassembly.
 #![allow(clippy::unwrap_used)]
 
-use code::{MemoryAccess, disassemble, disassemble_before, is_call_before, memory_operands};
+use code::{
+    MemoryAccess, StackMotion, disassemble, disassemble_before, is_call_before, memory_operands, stack_motion,
+};
 use proptest::prelude::*;
 use target::{Context, ContextSource, Flow, Machine, RegionMemory, reg};
 
@@ -93,6 +95,20 @@ fn calls_end_at_return_addresses() {
     // blraa x8,x9 and a plain br
     assert!(is_call_before(Machine::Arm64, &0xd73f_0909u32.to_le_bytes()));
     assert!(!is_call_before(Machine::Arm64, &0xd61f_0100u32.to_le_bytes()));
+}
+
+#[test]
+fn instructions_move_the_stack_pointer() {
+    let motion = |bytes: &[u8]| stack_motion(Machine::X64, bytes);
+    for down in [&[0x53][..], &[0x48, 0x83, 0xec, 0x28], &[0x48, 0x83, 0xe4, 0xf0]] {
+        assert_eq!(motion(down), StackMotion::Down);
+    }
+    for up in [&[0x5b][..], &[0x48, 0x83, 0xc4, 0x28], &[0x48, 0x8d, 0x65, 0x10], &[0xc9]] {
+        assert_eq!(motion(up), StackMotion::Up);
+    }
+    for none in [&[0x90][..], &[0xc3], &[0x48, 0x8b, 0xc4], &[]] {
+        assert_eq!(motion(none), StackMotion::None);
+    }
 }
 
 #[test]

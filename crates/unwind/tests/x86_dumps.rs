@@ -145,6 +145,9 @@ fn frame_data_then_the_chain() {
     let base = dump.module("crash.exe");
     dump.programs.push((base, frame_data(&folder.join("crash.pdb"))));
     let stack = same(&dump, dump.exception.as_ref().unwrap(), &oracle(&text, "k", 1)[0], ".ecxr");
+    // ChildEBP of the oracle is one word below the return address, which is VFRAME here.
+    let frame = unwind::x86::virtual_frame(&dump, dump.exception.as_ref().unwrap(), true);
+    assert_eq!(frame, Some(0x010f_f73c));
     let found: Vec<Found> = stack.frames.iter().map(|f| f.found).collect();
     assert_eq!(found[..3], [Found::Context, Found::Fpo, Found::Fpo]);
     assert!(found[3..].iter().all(|f| *f == Found::FramePointer));

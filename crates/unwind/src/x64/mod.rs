@@ -5,8 +5,9 @@ mod info;
 
 pub use info::{Code, Info, MAX_CHAIN, Operation, parse};
 
+use code::StackMotion;
 use pe::{ExceptionTable, FunctionEntry};
-use target::{Context, Found, Machine, MemoryExt, reg};
+use target::{Context, Flow, Found, Machine, MemoryExt, reg};
 
 use crate::source::{UnwindImage, UnwindSource};
 use crate::step::{Step, StepError, call_before, caller_of, check_return};
@@ -54,6 +55,10 @@ pub fn step(source: &dyn UnwindSource, context: &Context, exact_ip: bool) -> Res
     let Some((image, rva)) = image.and_then(|image| image.rva(lookup).map(|rva| (image, rva))) else {
         return leaf(source, context, exact_ip, false);
     };
+    if image.machine != Machine::X64 {
+        // 32-bit code of a WoW64 process: its frames are walked as x86.
+        return Err(StepError::NoUnwindData { ip });
+    }
     match find(&image, rva) {
         Lookup::Leaf => leaf(source, context, exact_ip, true),
         Lookup::Unknown => leaf(source, context, exact_ip, false),
@@ -71,10 +76,30 @@ fn leaf(source: &dyn UnwindSource, context: &Context, exact_ip: bool, sure: bool
     pop_return(source, &mut caller)?;
     let address = caller.ip();
     check_return(source, Machine::X64, address)?;
-    if !sure && call_before(source, Machine::X64, address) == Some(false) {
+    let refuted =
+        || call_before(source, Machine::X64, address) == Some(false) || has_frame(source, context.ip());
+    if !sure && refuted() {
         return Err(StepError::NoUnwindData { ip: context.ip() });
     }
     Ok(Step { context: caller, found: Found::Leaf, bounds: None, machine_frame: false })
+}
+
+/// Whether the code from `ip` on shows that its function has a frame: it calls, or frees stack it
+/// has not taken since. Without code bytes nothing is shown.
+fn has_frame(source: &dyn UnwindSource, ip: u64) -> bool {
+    let (bytes, _) = source.memory().read_prefix(ip, 256);
+    for instruction in code::disassemble(Machine::X64, ip, &bytes, 64, None) {
+        match code::stack_motion(Machine::X64, &instruction.bytes.0) {
+            _ if matches!(instruction.flow, Flow::Call | Flow::IndirectCall) => return true,
+            StackMotion::Up => return true,
+            StackMotion::Down => return false,
+            StackMotion::None => {}
+        }
+        if !matches!(instruction.flow, Flow::Next | Flow::ConditionalBranch) {
+            return false;
+        }
+    }
+    false
 }
 
 fn stack_pointer(context: &Context) -> Result<u64, StepError> {

@@ -4,7 +4,7 @@ mod program;
 
 pub use program::{Machine as ProgramMachine, ProgramError, evaluate};
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use target::{Context, Found, Machine, MemoryExt, reg};
 
@@ -14,6 +14,7 @@ use crate::step::{Step, StepError, caller_of, check_return, plausible_return};
 /// eax, ecx, edx and the flags do not survive a call.
 const VOLATILE: [usize; 4] = [reg::RAX, reg::RCX, reg::RDX, reg::EFLAGS];
 const PRESERVED: [(usize, &str); 3] = [(reg::RBX, "$ebx"), (reg::RSI, "$esi"), (reg::RDI, "$edi")];
+const FRAME: [(usize, &str); 3] = [(reg::RSP, "$esp"), (reg::RBP, "$ebp"), (reg::RIP, "$eip")];
 /// Words looked at for a return address: arguments not yet popped lie before it.
 const SEARCH_WORDS: u32 = 100;
 
@@ -148,6 +149,18 @@ fn by_program(
     Ok(Step { context: caller, found: Found::Fpo, bounds, machine_frame: false })
 }
 
+/// The virtual frame (`$T0`) of the function at `context`'s ip, which CodeView's VFRAME register
+/// stands for in locals. `None` without a FrameData program that sets it.
+#[must_use]
+pub fn virtual_frame(source: &dyn UnwindSource, context: &Context, exact_ip: bool) -> Option<u64> {
+    let lookup = if exact_ip { context.ip() } else { context.ip().wrapping_sub(1) };
+    let program = source.frame_program(lookup)?;
+    let ProgramKind::FrameData(text) = &program.kind else { return None };
+    let frame = ProgramFrame { source, context, program: &program, callee_parameters: 0 };
+    let (variables, assigned) = frame.run(text).ok()?;
+    assigned.contains("$T0").then(|| variables.get("$T0").copied().map(u64::from)).flatten()
+}
+
 struct ProgramFrame<'a> {
     source: &'a dyn UnwindSource,
     context: &'a Context,
@@ -172,11 +185,14 @@ impl ProgramFrame<'_> {
         Ok(esp(self.context)?.wrapping_add(size) & 0xffff_ffff)
     }
 
-    fn frame_data(&self, text: &str) -> Result<Context, StepError> {
-        let damaged = |what| StepError::Damaged { ip: self.context.ip(), what };
+    fn damaged(&self, what: &'static str) -> StepError {
+        StepError::Damaged { ip: self.context.ip(), what }
+    }
+
+    /// Runs the program: all variables after it, and the names it assigned.
+    fn run<'t>(&self, text: &'t str) -> Result<(HashMap<String, u32>, HashSet<&'t str>), StepError> {
         let mut variables: HashMap<String, u32> = HashMap::new();
-        let registers = [(reg::RSP, "$esp"), (reg::RBP, "$ebp"), (reg::RIP, "$eip")];
-        for (number, name) in registers.into_iter().chain(PRESERVED) {
+        for (number, name) in FRAME.into_iter().chain(PRESERVED) {
             if let Some(value) = self.context.get(number) {
                 variables.insert(name.to_owned(), value as u32);
             }
@@ -198,14 +214,19 @@ impl ProgramFrame<'_> {
         let read = |address: u32| self.source.memory().read_u32(u64::from(address)).ok();
         let assigned = evaluate(text, &mut variables, &read).map_err(|error| match error {
             ProgramError::Unreadable(address) => StepError::StackUnreadable { address: u64::from(address) },
-            ProgramError::Undefined => damaged("its frame program uses a value that is not known"),
-            ProgramError::Malformed => damaged("its frame program does not evaluate"),
+            ProgramError::Undefined => self.damaged("its frame program uses a value that is not known"),
+            ProgramError::Malformed => self.damaged("its frame program does not evaluate"),
         })?;
+        Ok((variables, assigned))
+    }
+
+    fn frame_data(&self, text: &str) -> Result<Context, StepError> {
+        let (variables, assigned) = self.run(text)?;
         if !assigned.contains("$eip") || !assigned.contains("$esp") {
-            return Err(damaged("its frame program gives no return address"));
+            return Err(self.damaged("its frame program gives no return address"));
         }
         let mut caller = caller_of(self.context, &VOLATILE);
-        for (number, name) in registers {
+        for (number, name) in FRAME {
             if let Some(&value) = variables.get(name) {
                 caller.set(number, u64::from(value));
             }
