@@ -34,7 +34,7 @@ impl Arguments {
 ///
 /// Without a subcommand it serves MCP (the Model Context Protocol) over standard input and output.
 #[derive(Debug, Parser)]
-#[command(name = "windbg-mcp", disable_help_subcommand = true, after_help = AFTER)]
+#[command(name = "windbg-mcp", bin_name = "windbg-mcp", disable_help_subcommand = true, after_help = AFTER)]
 struct Line {
     #[command(subcommand)]
     command: Option<Command>,

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tools::Surface;
 
 use crate::arguments::{Call, Paths};
-use crate::{FAILED, OK, USAGE};
+use crate::{FAILED, OK, USAGE, output};
 
 /// Arguments of `open_dump` for a path on this machine.
 pub(crate) fn opening(path: &Path, search: &Paths) -> Map<String, Value> {
@@ -86,11 +86,11 @@ fn protocol(failure: &CallFailure) -> i32 {
 fn print(result: &CallResult, structured: bool) -> i32 {
     match (&result.structured, structured) {
         (Some(value), true) => match serde_json::to_string_pretty(value) {
-            Ok(text) => println!("{text}"),
+            Ok(text) => output::line(&text),
             Err(error) => eprintln!("windbg-mcp: the answer did not serialise: {error}"),
         },
         _ if result.is_error => eprintln!("windbg-mcp: {}", result.text),
-        _ => println!("{}", result.text),
+        _ => output::line(&result.text),
     }
     if result.is_error { FAILED } else { OK }
 }

@@ -11,7 +11,7 @@ use symbol_store::{Element, SymbolPath};
 
 use crate::call::call;
 use crate::style::{Style, plain};
-use crate::{Engines, FAILED, OK};
+use crate::{Engines, FAILED, OK, output};
 
 const MICROSOFT: &str = "https://msdl.microsoft.com/download/symbols";
 /// A look-up and a connection together take no longer.
@@ -22,6 +22,8 @@ const SPARE_DISK: u64 = 8 << 30;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Fine,
+    /// Absent, and nothing is the worse for it.
+    Note,
     /// Works, but less than it could.
     Less,
     Broken,
@@ -62,7 +64,7 @@ fn engines(known: Engines) -> Vec<Finding> {
             Finding::new(State::Fine, "engine", format!("{name}: dumps and images of x86, x64 and ARM64"))
         } else {
             Finding::new(
-                State::Less,
+                State::Note,
                 "engine",
                 format!("{name}: not in this build; nothing that is served needs it"),
             )
@@ -184,6 +186,7 @@ fn text(findings: &[Finding], style: Style) -> String {
     for finding in findings {
         let mark = match finding.state {
             State::Fine => style.green("ok     "),
+            State::Note => style.dim("-      "),
             State::Less => style.yellow("missing"),
             State::Broken => style.red("broken "),
         };
@@ -197,7 +200,7 @@ fn text(findings: &[Finding], style: Style) -> String {
 
 /// Runs the subcommand: 1 when something is broken.
 pub(crate) async fn run(supervisor: &Arc<Supervisor>, known: Engines, build: &str) -> i32 {
-    println!("windbg-mcp {build} on {} {}", std::env::consts::OS, std::env::consts::ARCH);
+    output::line(&format!("windbg-mcp {build} on {} {}", std::env::consts::OS, std::env::consts::ARCH));
     let mut findings = engines(known);
     findings.push(worker(supervisor).await);
     let (symbols, urls) = symbol_path();
@@ -206,7 +209,7 @@ pub(crate) async fn run(supervisor: &Arc<Supervisor>, known: Engines, build: &st
         findings.push(reach(url).await);
     }
     findings.push(disk(&std::env::temp_dir()));
-    print!("{}", text(&findings, Style::of_stdout()));
+    output::print(&text(&findings, Style::of_stdout()));
     if findings.iter().any(|finding| finding.state == State::Broken) { FAILED } else { OK }
 }
 

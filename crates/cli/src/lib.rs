@@ -6,6 +6,7 @@ mod call;
 mod doctor;
 mod dumps;
 mod list;
+mod output;
 mod progress;
 mod report;
 mod style;

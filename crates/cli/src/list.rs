@@ -5,7 +5,7 @@ use tools::{Surface, ToolEntry};
 
 use crate::arguments::Tools;
 use crate::style::Style;
-use crate::{FAILED, OK};
+use crate::{FAILED, OK, output};
 
 fn definition(entry: &ToolEntry, surface: &Surface) -> Value {
     let mut out = json!({
@@ -67,13 +67,13 @@ fn table(surface: &Surface, style: Style) -> String {
 pub(crate) fn run(asked: &Tools) -> i32 {
     let surface = Surface::all();
     if !asked.json {
-        print!("{}", table(&surface, Style::of_stdout()));
+        output::print(&table(&surface, Style::of_stdout()));
         return OK;
     }
     let all: Vec<Value> = surface.entries().map(|entry| definition(entry, &surface)).collect();
     match serde_json::to_string_pretty(&all) {
         Ok(text) => {
-            println!("{text}");
+            output::line(&text);
             OK
         }
         Err(error) => {

@@ -93,6 +93,14 @@ pub(crate) fn short(triaged: &Triaged, style: Style) -> String {
     format!("{path}\n  {text}{bucket}")
 }
 
+/// Why a dump without a crash has none.
+fn why_none(triaged: &Triaged) -> &str {
+    match &triaged.crash {
+        Crash::None { why, .. } => why,
+        Crash::BugCheck(_) | Crash::Exception(_) => "",
+    }
+}
+
 struct Report {
     style: Style,
     lines: Vec<String>,
@@ -201,7 +209,12 @@ fn bug_check(report: &mut Report, triage: &CrashTriage) {
 }
 
 fn exception(report: &mut Report, triage: &ExceptionTriage) {
-    report.add("What", status(&triage.exception.decoded));
+    let record = &triage.exception;
+    match &record.name {
+        // The message's inserts are not filled in; the summary says it better.
+        Some(name) if triage.summary.is_some() => report.add("What", format!("{} {name}", record.code)),
+        _ => report.add("What", status(&record.decoded)),
+    }
     report.maybe("Why", triage.summary.as_ref());
     if let Some(access) = &triage.access {
         report.add("", format!("{} of {}", access.operation.name(), access.address));

@@ -17,7 +17,7 @@ use crate::arguments::Triage;
 use crate::call::opening;
 use crate::progress::{Told, bar};
 use crate::style::Style;
-use crate::{FAILED, OK, dumps, report, summary};
+use crate::{FAILED, OK, dumps, output, report, summary};
 
 /// What `open_dump` answered.
 #[derive(Debug, Deserialize)]
@@ -215,11 +215,11 @@ struct Printer<'a> {
 impl Printer<'_> {
     fn print(&self, outcome: &Outcome) {
         self.bar.suspend(|| match outcome {
-            _ if self.asked.json => println!("{}", object(outcome)),
+            _ if self.asked.json => output::line(&object(outcome).to_string()),
             Ok(triaged) if self.several && !self.asked.full => {
-                println!("{}", report::short(triaged, self.style));
+                output::line(&report::short(triaged, self.style));
             }
-            Ok(triaged) => println!("{}", report::full(triaged, self.style)),
+            Ok(triaged) => output::line(&report::full(triaged, self.style)),
             Err(failure) => eprintln!("windbg-mcp: {}", report::failure(failure)),
         });
     }
@@ -262,7 +262,7 @@ pub(crate) async fn run(asked: &Triage, supervisor: &Arc<Supervisor>) -> i32 {
     }
     bar.finish_and_clear();
     if printer.several && !asked.json {
-        print!("{}", summary::text(&outcomes, printer.style));
+        output::print(&summary::text(&outcomes, printer.style));
     }
     let failed = outcomes.iter().any(Result::is_err) || !trouble.is_empty();
     if failed { FAILED } else { OK }

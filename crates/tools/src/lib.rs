@@ -18,6 +18,7 @@ pub mod session;
 pub mod sessions;
 pub mod stack;
 pub mod surface;
+mod symbol_hint;
 pub mod table;
 pub mod tool;
 mod whose;

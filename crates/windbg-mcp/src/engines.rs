@@ -37,7 +37,7 @@ fn open(
         image_base: *image_base,
         network: *network,
     };
-    let target = engine_native::open(Path::new(path), &options).map_err(refused)?;
+    let target = engine_native::open(Path::new(path), &options).map_err(|error| refused(path, error))?;
     opener.committed();
     opener.step("reading what it says of itself");
     let report = report(&*target, *engine);
@@ -73,13 +73,16 @@ fn kind(kind: TargetKind) -> &'static str {
     }
 }
 
-fn refused(error: OpenError) -> ToolError {
+/// The refusal, which names the file whatever the engine said.
+fn refused(path: &str, error: OpenError) -> ToolError {
     let category = match error.category {
         "unsupported" => Category::Unsupported,
         "invalid_argument" => Category::InvalidArgument,
         _ => Category::Debugger,
     };
-    let mut out = ToolError::new(category, error.message);
+    let message =
+        if error.message.contains(path) { error.message } else { format!("{path}: {}", error.message) };
+    let mut out = ToolError::new(category, message);
     out.reason = error.reason.map(ToOwned::to_owned);
     out
 }

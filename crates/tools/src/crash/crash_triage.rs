@@ -8,6 +8,7 @@ use crate::error::{Category, ToolError};
 use crate::prose::Fragment;
 use crate::routing::SessionId;
 use crate::surface::Surface;
+use crate::symbol_hint;
 use crate::tool::{Hints, Job, Tool, WorkerTool};
 
 pub(crate) struct CrashTriageTool;
@@ -88,6 +89,8 @@ impl WorkerTool for CrashTriageTool {
             analyze: params.analyze.unwrap_or(true),
             ..CrashParams::default()
         };
-        Ok(analysis_crash::crash_triage(job.target, &asked, job.halt)?)
+        let mut triage = analysis_crash::crash_triage(job.target, &asked, job.halt)?;
+        triage.limitations.extend(symbol_hint::hint(job.target, &triage.frames));
+        Ok(triage)
     }
 }

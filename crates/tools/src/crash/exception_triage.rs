@@ -8,6 +8,7 @@ use crate::error::{Category, ToolError};
 use crate::prose::Fragment;
 use crate::routing::SessionId;
 use crate::surface::Surface;
+use crate::symbol_hint;
 use crate::tool::{Hints, Job, Tool, WorkerTool};
 
 pub(crate) struct ExceptionTriageTool;
@@ -60,6 +61,8 @@ impl WorkerTool for ExceptionTriageTool {
             scan_stack: params.scan_stack.unwrap_or(true),
             ..ExceptionParams::default()
         };
-        Ok(analysis_crash::exception_triage(job.target, &asked, job.halt)?)
+        let mut triage = analysis_crash::exception_triage(job.target, &asked, job.halt)?;
+        triage.limitations.extend(symbol_hint::hint(job.target, &triage.frames));
+        Ok(triage)
     }
 }

@@ -9,6 +9,7 @@ use crate::prose::Fragment;
 use crate::routing::SessionId;
 use crate::stack;
 use crate::surface::Surface;
+use crate::symbol_hint;
 use crate::tool::{Hints, Job, Tool, WorkerTool};
 use crate::whose::{self, ViewChoice};
 
@@ -118,6 +119,7 @@ impl WorkerTool for Backtrace {
             out.frames_truncated = more;
             out.ended = if more { None } else { ended(walked.end) };
             out.limitations = walked.limitations;
+            out.limitations.extend(symbol_hint::hint(job.target, &out.frames));
         }
         Ok(out)
     }

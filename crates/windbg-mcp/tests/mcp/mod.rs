@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+pub mod checked;
+
 const BOUND: Duration = Duration::from_secs(60);
 
 /// How the protocol is spoken.

@@ -1,0 +1,42 @@
+//! What would name the frames that have no name (spec 00 decision 25).
+
+use target::{FrameInfo, SymbolState, Target, TargetExt};
+
+/// The default store, then Microsoft's server.
+const MICROSOFT: &str = "srv**https://msdl.microsoft.com/download/symbols";
+/// Modules named in the sentence.
+const NAMED: usize = 4;
+
+/// One sentence naming the modules without symbols among `frames` and the path that would get them;
+/// `None` when all have names, or the path in use asks a server already.
+pub(crate) fn hint(target: &dyn Target, frames: &[FrameInfo]) -> Option<String> {
+    if target.symbol_paths().symbols.contains("://") {
+        return None;
+    }
+    let mut modules: Vec<&str> = Vec::new();
+    for frame in frames {
+        if let Some(name) = frame.module.as_deref()
+            && !modules.contains(&name)
+            && lacks_symbols(target, name)
+        {
+            modules.push(name);
+        }
+    }
+    if modules.is_empty() {
+        return None;
+    }
+    let more = modules.len().saturating_sub(NAMED);
+    modules.truncate(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Some(format!(
+        "no symbols for {}{more}; what Microsoft made has them under the symbol path {MICROSOFT}",
+        modules.join(", ")
+    ))
+}
+
+fn lacks_symbols(target: &dyn Target, name: &str) -> bool {
+    let Ok(Some(module)) = target.module_named(name) else { return false };
+    target.symbol_status(module.base, false).is_ok_and(|status| {
+        matches!(status.state, SymbolState::None | SymbolState::Deferred | SymbolState::Export)
+    })
+}
