@@ -138,6 +138,24 @@ impl Core {
         }
     }
 
+    /// The hole around an address no file range holds: start within its page, and size up to the next
+    /// held byte or the next module, whose image file may have some.
+    pub(crate) fn hole_around(&self, address: u64) -> (u64, u64) {
+        let page = address - address % PAGE_SIZE;
+        if self.module_at(address).is_some() {
+            return (page, PAGE_SIZE);
+        }
+        let regions = self.regions().unwrap_or_default();
+        let after = regions.partition_point(|&(start, _)| start <= address);
+        let held_before = after.checked_sub(1).and_then(|i| regions.get(i));
+        let base = held_before.map_or(page, |&(start, size)| start.saturating_add(size).clamp(page, address));
+        let set = Rc::clone(&self.modules.borrow());
+        let next = set.by_base.partition_point(|&i| set.all[i].base <= address);
+        let next_module = set.by_base.get(next).map_or(u64::MAX, |&i| set.all[i].base);
+        let end = address.saturating_add(self.hole_size(address)).min(next_module);
+        (base, (end - base).max(1))
+    }
+
     /// Read-only bytes of the image file behind `address`, up to `limit` bytes of one section.
     fn read_image(&self, address: u64, buffer: &mut [u8]) -> usize {
         let Some(module) = self.module_at(address) else { return 0 };

@@ -59,7 +59,12 @@ impl UserProcess {
         let held = self.core.region_at(address);
         let (base, size, state) = match held {
             Some((base, size)) => (base, size, RegionState::Committed),
-            None => (address & !0xfff, 0x1000, RegionState::Unknown),
+            // What is known of this page need not hold for the rest of the hole.
+            None if usage.is_some() => (address & !0xfff, 0x1000, RegionState::Unknown),
+            None => {
+                let (base, size) = self.core.hole_around(address);
+                (base, size, RegionState::Unknown)
+            }
         };
         Region { base, size, allocation_base: None, state, protect: None, usage }
     }
