@@ -197,8 +197,17 @@ impl Case<'_> {
         if let Some(fault) = &fault {
             leads.rows.insert(0, fault::address_lead(self.target, fault, self.thread));
         }
-        let hung_at = context.context.as_ref().map_or(0, Context::ip);
-        leads.rows.extend(leads::watchdog_lead(self.target, self.base, hung_at));
+        // The dump's own context is in the bug check itself; only another thread's says where it hangs.
+        if context.note.is_some() && context.origin == ContextOrigin::Selected {
+            let hung_at = context.context.as_ref().map_or(0, Context::ip);
+            leads.rows.extend(leads::hung_lead(
+                self.target,
+                self.base,
+                hung_at,
+                walk,
+                triage.faulting_frame.as_ref(),
+            ));
+        }
         if name_cut && let Some(name) = &triage.process_name {
             leads.rows.push(process::truncated_lead(name));
         }

@@ -24,7 +24,8 @@ pub(crate) fn kind_of(record: &ExceptionRecord) -> ExceptionKind {
         0x8000_0003 | 0x4000_001f => K::Breakpoint,
         0x8000_0004 | 0x4000_001e => K::SingleStep,
         0xc000_001d => K::IllegalInstruction,
-        0xc000_0094 | 0xc000_0095 | 0xc000_008d..=0xc000_0093 => K::Arithmetic,
+        // Floating point up to 0x93, then integer division and overflow.
+        0xc000_008d..=0xc000_0095 => K::Arithmetic,
         0xc000_0420 => K::Assertion,
         0xc000_0421 => K::VerifierStop,
         0xc000_0008 => K::InvalidHandle,

@@ -2,10 +2,10 @@
 //! unreadable structure is a missing lead.
 
 use analysis_status::{StatusSpace, decode, fast_fail_name, heap_failure_name};
-use target::{Address, Attribution, BugCheck, Halt, MemoryExt as _, Target, TargetExt as _};
+use target::{Address, Attribution, BugCheck, FrameInfo, Halt, MemoryExt as _, Target, TargetExt as _};
 
 use crate::device::{BlockedIrp, blocked_irp};
-use crate::frames;
+use crate::frames::{self, Walk};
 use crate::layout::{c_text, offset, pointer, tag_text};
 use crate::result::Lead;
 use crate::whea;
@@ -205,17 +205,32 @@ fn parameters_in_modules(target: &dyn Target, base: u32, bug: &BugCheck, leads: 
     }
 }
 
-/// Which routine a stuck DPC or hung processor is in, for the watchdog codes.
-pub(crate) fn watchdog_lead(target: &dyn Target, base: u32, ip: u64) -> Option<Lead> {
-    if !matches!(base, 0x133 | 0x101 | 0x1ca | 0xea) || ip == 0 {
-        return None;
-    }
-    let module = match target.attribute(ip) {
-        Attribution::Module { name, .. } => Some(name),
-        _ => None,
+/// Where another thread or processor that the bug check names stands: the hung processor's routine, or
+/// the first driver on the stack of the thread that holds the PnP lock.
+pub(crate) fn hung_lead(
+    target: &dyn Target,
+    base: u32,
+    ip: u64,
+    walk: &Walk,
+    candidate: Option<&FrameInfo>,
+) -> Option<Lead> {
+    let (kind, what) = match base {
+        0x9f => ("pnp_lock_holder", "The thread that holds the PnP lock is in"),
+        0x101 => ("hung_at", "The processor that does not respond was at"),
+        0xea => ("hung_at", "The stuck thread was at"),
+        _ => return None,
     };
-    let text = format!("The processor was at {}.", target.describe(ip));
-    Some(Lead { kind: "hung_at".into(), text, address: Some(Address(ip)), module })
+    let frame = candidate.or_else(|| walk.infos.first());
+    let (place, address, module) = match frame {
+        Some(frame) => (frame.place(), frame.address.0, frame.module.clone()),
+        None => (target.describe(ip), ip, None),
+    };
+    Some(Lead {
+        kind: kind.into(),
+        text: format!("{what} {place}."),
+        address: Some(Address(address)),
+        module,
+    })
 }
 
 /// Reads a pointer that must be in the kernel's half.

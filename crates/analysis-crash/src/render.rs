@@ -99,6 +99,11 @@ fn analysis(out: &mut String, analysis: &Analysis) {
 /// Agreement is not news; a difference is, and neither side is the authority.
 fn blame_line(out: &mut String, triage: &CrashTriage) {
     let frame = triage.faulting_frame.as_ref().and_then(|f| f.module.as_deref());
+    // That a kernel function is followed up where no driver is on the stack is no difference.
+    let kernel = triage.analysis.module_name.as_deref() == Some("nt");
+    if frame.is_none() && kernel && triage.ext_analysis.is_none() {
+        return;
+    }
     let by_analysis = triage.ext_analysis.as_ref().and_then(|a| a.module_name.as_deref());
     if let Some(blamed) = by_analysis.or(triage.analysis.module_name.as_deref())
         && !frame.is_some_and(|f| f.eq_ignore_ascii_case(blamed))
@@ -163,7 +168,7 @@ fn notes(out: &mut String, analysis: &Analysis, limitations: &[String]) {
     }
     let note = analysis.note.iter().chain(limitations);
     for (index, text) in note.enumerate() {
-        let _ = write!(out, "{}NOTE: {text}\n", if index == 0 { "\n" } else { "" });
+        let _ = writeln!(out, "{}NOTE: {text}", if index == 0 { "\n" } else { "" });
     }
 }
 

@@ -120,7 +120,7 @@ fn fail_fast(triage: &ExceptionTriage) -> String {
         return "A stack cookie check failed: something wrote past the end of a buffer on the stack.".into();
     }
     if let Some(failure) = &triage.failure {
-        let name = failure.hresult.best_effort.clone().unwrap_or_else(|| failure.hresult.value.to_string());
+        let name = failure.hresult.symbolic.clone().unwrap_or_else(|| failure.hresult.value.to_string());
         return format!(
             "The program ended itself on a failed HRESULT, {name}, at source line {} (by the convention of WIL's parameters).",
             failure.line

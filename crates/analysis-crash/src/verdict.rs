@@ -4,7 +4,9 @@ use analysis_status::base_code;
 use target::{Found, FrameInfo};
 
 use crate::leads::Leads;
-use crate::result::{Cause, Confidence, ContextOrigin, CrashTriage, ExceptionKind, ExceptionTriage, Verdict};
+use crate::result::{
+    Cause, Confidence, ContextOrigin, CrashTriage, ExceptionKind, ExceptionTriage, Provenance, Verdict,
+};
 
 impl Verdict {
     pub(crate) fn new(cause: Cause, confidence: Confidence, sentence: String) -> Self {
@@ -280,8 +282,7 @@ pub(crate) fn of_exception(triage: &ExceptionTriage, own_code: Option<bool>) -> 
         | ExceptionKind::Assertion
         | ExceptionKind::VerifierStop
         | ExceptionKind::Stowed => {
-            let why = triage.fail_fast.as_ref().and_then(|f| f.subcode_name.clone()).unwrap_or(name);
-            app(sure, format!("{process} ended itself at {place} ({why})."))
+            app(sure, format!("{process} ended itself at {place}: {}.", why_it_ended(triage, name)))
         }
         ExceptionKind::DelayLoad => {
             app(Confidence::High, format!("{process} needs a DLL or a function of one that is not there."))
@@ -318,6 +319,32 @@ pub(crate) fn of_exception(triage: &ExceptionTriage, own_code: Option<bool>) -> 
         | ExceptionKind::Other => {
             app(sure.min(Confidence::Medium), format!("{process} was stopped by {name} at {place}."))
         }
+    }
+}
+
+/// The reason of a deliberate exit, in words where the record has one.
+fn why_it_ended(triage: &ExceptionTriage, name: String) -> String {
+    let symbolic =
+        |info: &analysis_status::StatusInfo| info.symbolic.clone().unwrap_or_else(|| info.value.to_string());
+    if let Some(failure) = &triage.failure {
+        return format!("an operation failed with {}", symbolic(&failure.hresult));
+    }
+    if let Some(first) = triage.stowed.first() {
+        return format!("a WinRT operation failed with {}", symbolic(&first.hresult));
+    }
+    let reported = triage.thrown.as_ref().filter(|t| t.provenance != Provenance::Scanned);
+    match triage.fail_fast.as_ref().and_then(|f| f.subcode) {
+        Some(7) if reported.is_some() => {
+            let kind = reported.and_then(|t| t.type_name.as_deref()).unwrap_or("of unknown type");
+            format!("an exception {kind} was not caught")
+        }
+        Some(7) => "abort() was called, or an exception was not caught".into(),
+        Some(0 | 2) => "a buffer on the stack was overrun".into(),
+        Some(3) => "a linked list is damaged".into(),
+        Some(5) => "an invalid argument was passed".into(),
+        Some(10) => "an indirect call went to a wrong place (control flow guard)".into(),
+        Some(50) => "the heap is damaged".into(),
+        _ => triage.fail_fast.as_ref().and_then(|f| f.subcode_name.clone()).unwrap_or(name),
     }
 }
 

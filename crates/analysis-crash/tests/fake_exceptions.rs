@@ -1,10 +1,11 @@
 //! Exceptions on a target made of bytes: every walk of spec 60 sections 3.5 to 3.8.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod fake;
 
 use analysis_crash::{
     AddressClass, ExceptionKind, ExceptionParams, ExceptionTriage, HeapLayout, HresultConfidence,
-    HresultSource, Operation, Provenance, ThrownSearch, exception_triage,
+    HresultSource, Operation, Provenance, ThrownSearch, exception_triage, render_exception,
 };
 use fake::{Bytes, Fake, wide_z};
 use target::{Address, Halt, Machine, Region, RegionState, TargetKind, Thread, WalkEnd, reg};
@@ -201,6 +202,24 @@ fn a_winrt_throw() {
     assert_eq!(thrown.hresult_source, Some(HresultSource::Winrt));
     assert_eq!(thrown.provenance, Provenance::Reported);
     assert!(triage.summary.unwrap().contains("E_ACCESSDENIED"));
+}
+
+#[test]
+fn reports_for_people() {
+    let mut fake = user();
+    fake.symbol(APP + 0x1200, "app", "Engine::Run");
+    fake.symbol(APP + 0x5600, "app", "main");
+    fake.stacks.insert(IP, vec![(APP + 0x5678, SP + 0x40)]);
+    let object = Bytes::of(16).u64(0, APP + 0x100).u32(8, 0xaabb_ccdd).u32(12, 0x8007_0005).0;
+    insta::assert_snapshot!("winrt_throw", render_exception(&throw64(&mut fake, &WINRT, object)));
+    let wil = raised(&mut user(), 0xc000_0409, &[7, 0xffff_ffff_8000_ffff, 0x28f]);
+    insta::assert_snapshot!("wil_fail_fast", render_exception(&wil));
+    let mut deep = user();
+    deep.stacks.insert(IP, (1..200).map(|i| (APP + 0x2000, SP + 0x40 * i)).collect());
+    insta::assert_snapshot!(
+        "stack_overflow",
+        render_exception(&raised(&mut deep, 0xc000_00fd, &[1, SP - 8]))
+    );
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub struct Fake {
     pub end: WalkEnd,
     pub scanned: Vec<(u64, u64)>,
     pub selected: Option<Context>,
+    /// Saved contexts of threads that do not run, by ETHREAD.
+    pub parked: BTreeMap<u64, Context>,
     pub kernel_thread: Option<KernelThread>,
     pub processes: BTreeMap<u64, Process>,
     pub threads: Vec<Thread>,
@@ -63,6 +65,7 @@ impl Fake {
             end: WalkEnd::Outermost,
             scanned: vec![],
             selected: None,
+            parked: BTreeMap::new(),
             kernel_thread: None,
             processes: BTreeMap::new(),
             threads: vec![],
@@ -200,7 +203,8 @@ impl Target for Fake {
     fn context(&self, of: ContextOf, _: View) -> Result<Option<Context>> {
         match of {
             ContextOf::Selected | ContextOf::Thread(_) => Ok(self.selected.clone()),
-            _ => Ok(None),
+            ContextOf::KernelThread(object) => Ok(self.parked.get(&object).cloned()),
+            ContextOf::Processor(_) => Ok(None),
         }
     }
     fn stack(&self, from: &Context, limit: usize, halt: &Halt) -> Result<Stack> {
