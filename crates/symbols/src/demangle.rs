@@ -6,6 +6,8 @@ use undname::Flags;
 
 /// Longer decorated names stay decorated: demanglers are superlinear in hostile ones.
 const MAX_LENGTH: usize = 4096;
+/// Back references can make a short name print without end; nobody reads more than this.
+const MAX_SHOWN: usize = 16 << 10;
 
 /// The name a debugger shows for `raw`, a function without its parameters; `None` when `raw` is
 /// not decorated or cannot be read.
@@ -57,7 +59,8 @@ pub fn plain_name(raw: &str) -> &str {
 }
 
 fn microsoft(raw: &str, flags: Flags) -> Option<String> {
-    catch_unwind(|| undname::demangle(raw, flags).ok()).ok().flatten()
+    let name = catch_unwind(|| undname::demangle(raw, flags).ok()).ok().flatten();
+    name.filter(|name| name.len() <= MAX_SHOWN)
 }
 
 fn itanium(raw: &str) -> Option<String> {
@@ -70,7 +73,7 @@ fn itanium(raw: &str) -> Option<String> {
         let options = cpp_demangle::DemangleOptions::default().no_params().recursion_limit(64);
         symbol.demangle_with_options(&options).ok()
     });
-    demangled.ok().flatten()
+    demangled.ok().flatten().filter(|name| name.len() <= MAX_SHOWN)
 }
 
 /// DbgEng's spelling, which is the compiler's own: no space after a comma, two closing brackets
@@ -177,5 +180,8 @@ mod tests {
         {
             let _ = display_name(&raw);
         }
+        // Each level names the one inside it twice.
+        let doubled = (0..15).fold("V?$A@H@@".to_owned(), |inner, _| format!("V?$C@{inner}V1@@@"));
+        assert_eq!(display_name(&format!("??0{}QAE@XZ", &doubled[1..])), None);
     }
 }

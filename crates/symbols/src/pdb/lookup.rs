@@ -5,7 +5,7 @@ use std::rc::Rc;
 use target::{SourceLine, SymbolKind, TypeRef};
 
 use super::PdbFile;
-use super::bytes::Record;
+use super::bytes::{Bytes, Record};
 use super::globals::{Global, literal_of, matches};
 use super::layout::Layouts;
 use super::lines::{self, InlineRange};
@@ -30,12 +30,15 @@ pub(super) struct Found {
     pub(super) offset: u32,
 }
 
-/// An inline site that is live at an address.
+/// An inline site, seen from an address.
+#[derive(Clone)]
 struct Site {
     id: u32,
+    /// The range that covers the address, or the nearest before it.
     range: InlineRange,
     /// Start of the inlined body.
     start: u32,
+    live: bool,
 }
 
 impl PdbFile {
@@ -271,59 +274,43 @@ impl Found {
         u64::from(self.offset - self.procedure.offset)
     }
 
-    /// Inline sites that are live at the address, outermost first.
+    /// Inline sites that are live at the address, outermost first. A site around a live one counts
+    /// as live: some compilers leave the inner's bytes out of the outer's ranges.
     fn sites(&self) -> Vec<Site> {
         let mut deepest: Vec<Site> = Vec::new();
-        walk(&self.module.symbols, self.procedure.record, |scoped| {
-            let Some(site) = self.site(scoped.record) else { return };
-            let mut chain: Vec<Site> =
-                scoped.scopes.iter().filter_map(|&scope| self.enclosing_site(scope)).collect();
-            chain.push(site);
-            if chain.len() > deepest.len() {
-                deepest = chain;
+        let enter = |record| self.site(record);
+        walk(&self.module.symbols, self.procedure.record, enter, |record, scopes: &[Option<Site>]| {
+            let live = scopes.last().and_then(Option::as_ref).is_some_and(|site| site.live);
+            if is_inline_site(record.kind) && live {
+                let chain: Vec<Site> = scopes.iter().flatten().cloned().collect();
+                if chain.len() > deepest.len() {
+                    deepest = chain;
+                }
             }
         });
         deepest
     }
 
-    /// The inline site of a record, if it is one and covers the address.
+    /// The inline site of a record, if it is one.
     fn site(&self, record: Record<'_>) -> Option<Site> {
         let (id, ranges) = is_inline_site(record.kind).then(|| lines::inline_site(record))??;
-        self.covering(&ranges).map(|range| Site { id, range, start: start_of(&ranges) })
-    }
-
-    /// An inline site around a live one counts as live; some compilers leave the inner's bytes out
-    /// of the outer's ranges.
-    fn enclosing_site(&self, record: Record<'_>) -> Option<Site> {
-        let (id, ranges) = is_inline_site(record.kind).then(|| lines::inline_site(record))??;
         let at = u32::try_from(self.distance()).ok()?;
-        let before = || ranges.iter().rev().find(|r| r.start <= at).or(ranges.first()).copied();
-        let range = self.covering(&ranges).or_else(before)?;
-        Some(Site { id, range, start: start_of(&ranges) })
+        let covering = ranges.iter().find(|r| at >= r.start && r.end.is_none_or(|end| at < end));
+        let nearest = || ranges.iter().rev().find(|r| r.start <= at).or(ranges.first());
+        let range = *covering.or_else(nearest)?;
+        Some(Site { id, range, start: start_of(&ranges), live: covering.is_some() })
     }
 
-    fn covering(&self, ranges: &[InlineRange]) -> Option<InlineRange> {
-        let at = u32::try_from(self.distance()).ok()?;
-        ranges.iter().find(|r| at >= r.start && r.end.is_none_or(|end| at < end)).copied()
-    }
-
-    /// Depth of inline sites among `scopes`, and whether all of them are live at the address.
-    pub(super) fn liveness(&self, scopes: &[Record<'_>]) -> Option<(usize, bool)> {
-        let (mut depth, mut in_block) = (0, false);
-        for &scope in scopes {
-            if is_inline_site(scope.kind) {
-                self.site(scope)?;
-                depth += 1;
-            } else {
-                let mut data = super::bytes::Bytes::new(scope.data);
-                data.take(8)?;
-                let (size, offset, section) = (data.u32()?, data.u32()?, data.u16()?);
-                if section != self.section || self.offset.checked_sub(offset)? >= size {
-                    return None;
-                }
-                in_block = true;
-            }
+    /// Whether the block or inline site of a record is live at the address, and if so whether it is
+    /// an inline site.
+    pub(super) fn live_scope(&self, record: Record<'_>) -> Option<bool> {
+        if is_inline_site(record.kind) {
+            return self.site(record).filter(|site| site.live).map(|_| true);
         }
-        Some((depth, in_block))
+        let mut data = Bytes::new(record.data);
+        data.take(8)?;
+        let (size, offset, section) = (data.u32()?, data.u32()?, data.u16()?);
+        let inside = section == self.section && self.offset.checked_sub(offset)? < size;
+        inside.then_some(false)
     }
 }

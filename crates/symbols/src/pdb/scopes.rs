@@ -10,6 +10,7 @@ pub(crate) const S_INLINESITE_END: u16 = 0x114e;
 pub(crate) const S_PROC_ID_END: u16 = 0x114f;
 pub(crate) const S_INLINESITE2: u16 = 0x115d;
 const S_THUNK32: u16 = 0x1102;
+const S_WITH32: u16 = 0x1104;
 const S_SEPCODE: u16 = 0x1132;
 
 /// Deepest nesting of blocks and inline sites that is followed.
@@ -96,22 +97,17 @@ pub(crate) fn procedure_name(symbols: &[u8], procedure: &Procedure) -> Option<St
     Some(data.name().into_owned())
 }
 
-/// A record inside a procedure and the scopes around it.
-pub(crate) struct Scoped<'a> {
-    pub(crate) record: Record<'a>,
-    /// Records of the blocks and inline sites around it, outermost first; not the procedure itself.
-    pub(crate) scopes: Vec<Record<'a>>,
-}
-
-/// Walks the records of the procedure whose record is at `start`, telling each with its scopes;
-/// ends where the procedure ends.
-pub(crate) fn walk<'a>(symbols: &'a [u8], start: usize, mut visit: impl FnMut(&Scoped<'a>)) {
-    let mut records = Records::new(symbols, start);
-    if records.next().is_none() {
-        return;
-    }
-    let mut scopes: Vec<Record<'a>> = Vec::new();
-    for record in records {
+/// Walks the records of the procedure whose record is at `start`. What `enter` makes of each block
+/// and inline site is given to `visit` with every record inside it, outermost first, and with the
+/// opening record itself. Ends where the procedure ends.
+pub(crate) fn walk<'a, T>(
+    symbols: &'a [u8],
+    start: usize,
+    mut enter: impl FnMut(Record<'a>) -> T,
+    mut visit: impl FnMut(Record<'a>, &[T]),
+) {
+    let mut scopes: Vec<T> = Vec::new();
+    for record in Records::new(symbols, start).skip(1) {
         if is_procedure(record.kind) {
             return;
         }
@@ -122,21 +118,70 @@ pub(crate) fn walk<'a>(symbols: &'a [u8], start: usize, mut visit: impl FnMut(&S
                 }
                 continue;
             }
+            S_BLOCK32 | S_WITH32 | S_INLINESITE | S_INLINESITE2 => {
+                if scopes.len() >= MAX_NESTING {
+                    return;
+                }
+                scopes.push(enter(record));
+            }
             _ => {}
         }
-        let scoped = Scoped { record, scopes };
-        visit(&scoped);
-        scopes = scoped.scopes;
-        if matches!(record.kind, S_BLOCK32 | S_INLINESITE | S_INLINESITE2 | 0x1104) {
-            if scopes.len() >= MAX_NESTING {
-                return;
-            }
-            scopes.push(record);
-        }
+        visit(record, &scopes);
     }
 }
 
 /// Whether a block or inline site record is an inline site.
 pub(crate) fn is_inline_site(kind: u16) -> bool {
     matches!(kind, S_INLINESITE | S_INLINESITE2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ProcedureKind, S_BLOCK32, S_END, procedure_name, procedures, walk};
+
+    fn record(kind: u16, data: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(data.len() + 2).unwrap();
+        [&length.to_le_bytes(), &kind.to_le_bytes(), data].concat()
+    }
+
+    fn words(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|w| w.to_le_bytes()).collect()
+    }
+
+    fn function(offset: u32, size: u32, name: &str) -> Vec<u8> {
+        let data = [words(&[0, 0, 0, size, 0, 0, 0, offset]), vec![1, 0, 0], name.into(), vec![0]].concat();
+        record(0x1110, &data)
+    }
+
+    #[test]
+    fn functions_and_their_cold_parts() {
+        let cold = [words(&[0, 0, 0x20, 0, 0x900, 0x100]), vec![1, 0, 1, 0]].concat();
+        let symbols = [vec![4, 0, 0, 0], function(0x100, 0x40, "f"), record(0x1132, &cold)].concat();
+        let found = procedures(&symbols);
+        assert_eq!(found.len(), 2);
+        assert_eq!(procedure_name(&symbols, &found[0]).as_deref(), Some("f"));
+        assert_eq!(found[1].kind, ProcedureKind::Separated { section: 1, offset: 0x100 });
+        assert!(found[1].covers(1, 0x91f) && !found[1].covers(1, 0x920));
+    }
+
+    #[test]
+    fn scopes_close_and_the_procedure_ends() {
+        let block = record(S_BLOCK32, &[0; 20]);
+        let (end, local) = (record(S_END, &[]), record(0x113e, &[0; 8]));
+        let inside =
+            [function(0, 1, "f"), local.clone(), block, local.clone(), end.clone(), local.clone(), end];
+        let symbols = [vec![4, 0, 0, 0], inside.concat(), local].concat();
+        let mut depths = Vec::new();
+        walk(
+            &symbols,
+            4,
+            |_| (),
+            |record, scopes: &[()]| {
+                if record.kind == 0x113e {
+                    depths.push(scopes.len());
+                }
+            },
+        );
+        assert_eq!(depths, [0, 1, 0]);
+    }
 }

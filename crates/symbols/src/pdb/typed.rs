@@ -96,16 +96,17 @@ impl PdbFile {
             return Ok(Vec::new());
         }
         let mut collector = Collector::new(machine, found.section, found.offset);
-        walk(&found.module.symbols, found.procedure.record, |scoped| {
-            collector.frame_procedure(scoped.record)
-        });
+        let symbols = &found.module.symbols;
+        walk(symbols, found.procedure.record, |_| (), |record, _| collector.frame_procedure(record));
         let mut chain_length = 0;
-        walk(&found.module.symbols, found.procedure.record, |scoped| match found.liveness(&scoped.scopes) {
-            Some((depth, in_block)) => {
-                collector.take(scoped.record, depth, in_block);
-                chain_length = chain_length.max(depth);
+        let enter = |record| found.live_scope(record);
+        walk(symbols, found.procedure.record, enter, |record, scopes: &[Option<bool>]| {
+            if scopes.contains(&None) {
+                return collector.skip(record);
             }
-            None => collector.skip(scoped.record),
+            let depth = scopes.iter().filter(|&&scope| scope == Some(true)).count();
+            collector.take(record, depth, scopes.contains(&Some(false)));
+            chain_length = chain_length.max(depth);
         });
         let mut parameters = self.parameter_count(&found)?;
         let said = collector.locals.iter().filter(|l| l.parameter && l.inline_depth == 0).count();
