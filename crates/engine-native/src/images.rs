@@ -11,8 +11,9 @@ use std::time::Duration;
 use dump::MappedFile;
 use pe::FileImage;
 use symbol_store::{Settings, SymbolPath, Verdict, Wanted, find};
-use target::{Halt, Module, SymbolPaths};
+use target::{Module, SymbolPaths};
 
+use crate::bound::CallBound;
 use crate::core::{ModuleKey, key_of};
 
 /// Longest one look-up for an image may take, servers included.
@@ -52,6 +53,7 @@ pub(crate) struct LoadedImage {
 pub(crate) struct ImageFiles {
     search: RefCell<SymbolPath>,
     network: Cell<bool>,
+    pub(crate) bound: CallBound,
     found: RefCell<HashMap<ModuleKey, Option<Rc<LoadedImage>>>>,
 }
 
@@ -74,22 +76,30 @@ impl ImageFiles {
         self.found.borrow_mut().insert(key_of(module), Some(image));
     }
 
+    /// The file of `module`, if it was found before.
+    pub(crate) fn known(&self, module: &Module) -> Option<Rc<LoadedImage>> {
+        self.found.borrow().get(&key_of(module)).cloned().flatten()
+    }
+
     /// The file of `module`, looked for once.
     pub(crate) fn of(&self, module: &Module) -> Option<Rc<LoadedImage>> {
         if let Some(known) = self.found.borrow().get(&key_of(module)) {
             return known.clone();
         }
-        let image = self.look_for(module).map(Rc::new);
-        self.found.borrow_mut().insert(key_of(module), image.clone());
+        let (image, complete) = self.look_for(module);
+        let image = image.map(Rc::new);
+        if complete {
+            self.found.borrow_mut().insert(key_of(module), image.clone());
+        }
         image
     }
 
-    fn look_for(&self, module: &Module) -> Option<LoadedImage> {
-        let size = u32::try_from(module.size).ok().filter(|&s| s != 0)?;
-        if module.timestamp == 0 && module.pdb.is_none() {
-            return None;
-        }
-        let wanted = Wanted::Image { name: module.image_name.clone(), timestamp: module.timestamp, size };
+    /// The image, and whether the look-up ran to its end.
+    fn look_for(&self, module: &Module) -> (Option<LoadedImage>, bool) {
+        let size = u32::try_from(module.size).ok().filter(|&s| s != 0);
+        let Some(size) = size.filter(|_| module.timestamp != 0 || module.pdb.is_some()) else {
+            return (None, true);
+        };
         let opened: RefCell<Option<LoadedImage>> = RefCell::default();
         let verify = |path: &Path| match open_image(path) {
             None => Verdict::NotThis,
@@ -107,10 +117,29 @@ impl ImageFiles {
             }
         };
         let settings = Settings::with_network(self.network.get());
-        let halt = Halt::within(LOOKUP_BUDGET);
-        let _ = find(&self.search.borrow(), &wanted, &settings, &halt, &verify);
-        opened.into_inner()
+        let halt = self.bound.lookup(LOOKUP_BUDGET);
+        for name in names_of(module) {
+            let wanted = Wanted::Image { name, timestamp: module.timestamp, size };
+            let search = find(&self.search.borrow(), &wanted, &settings, &halt, &verify);
+            if search.found.is_some() || search.cut_short {
+                return (opened.into_inner(), !search.cut_short);
+            }
+        }
+        (None, true)
     }
+}
+
+/// File names an image may be stored under: the kernel is installed under another name than it
+/// was built as, and stores file it under both.
+fn names_of(module: &Module) -> Vec<String> {
+    let mut names = vec![module.image_name.clone()];
+    if module.name == "nt" {
+        let built = ["ntoskrnl.exe", "ntkrnlmp.exe", "ntkrla57.exe"];
+        names.extend(
+            built.iter().filter(|n| !n.eq_ignore_ascii_case(&module.image_name)).map(|n| (*n).to_owned()),
+        );
+    }
+    names
 }
 
 /// Maps and parses an image file.

@@ -4,6 +4,7 @@
 //! bytes, page tables in kernel dumps ([`paging`]), image files behind holes. Symbols load per
 //! module when first asked for. Everything works without symbols, better with them.
 
+mod bound;
 mod core;
 mod dynamic;
 mod error;

@@ -184,11 +184,12 @@ impl Target for NativeTarget {
         }
         Ok(())
     }
-    fn reload(&self, pattern: Option<&str>, _force: bool) -> Result<Reloaded> {
+    fn reload(&self, pattern: Option<&str>, force: bool) -> Result<Reloaded> {
         let glob = pattern.map(symbols::glob::Glob::new);
         let wanted =
             |m: &Module| glob.as_ref().is_none_or(|g| g.matches(&m.name) || g.matches(&m.image_name));
-        let modules = self.symbols.forget(&self.core.modules(), wanted);
+        let all = self.core.modules();
+        let modules = self.symbols.forget(&all, wanted);
         if let (0, Some(pattern)) = (modules, pattern) {
             return Err(TargetError::failed_because(
                 "no_such_module",
@@ -197,6 +198,11 @@ impl Target for NativeTarget {
         }
         if let Side::Kernel(kernel) = &self.side {
             kernel.forget_layout();
+        }
+        if force && pattern.is_some() {
+            for module in all.iter().filter(|m| wanted(m)) {
+                let _ = self.symbols.of(module);
+            }
         }
         Ok(Reloaded { modules })
     }
@@ -289,10 +295,10 @@ impl Target for NativeTarget {
         }
     }
     fn stack(&self, from: &Context, limit: usize, halt: &Halt) -> Result<Stack> {
-        walk::stack(self, from, limit, halt)
+        self.core.images.bound.during(halt, || walk::stack(self, from, limit, halt))
     }
     fn scan_stack(&self, from: &Context, limit: usize, halt: &Halt) -> Result<Vec<Frame>> {
-        Ok(walk::scan(self, from, limit, halt))
+        Ok(self.core.images.bound.during(halt, || walk::scan(self, from, limit, halt)))
     }
 
     fn stored_event(&self) -> Result<Option<StoredEvent>> {
@@ -336,7 +342,8 @@ impl Target for NativeTarget {
         self.symbols.symbol_at(self.narrow(address))
     }
     fn resolve(&self, name: &str) -> Result<Vec<SymbolHit>> {
-        self.symbols.resolve(name, &Halt::within(RESOLVE_BUDGET))
+        // Inside a call with a bound of its own, that one holds too.
+        self.symbols.resolve(name, &self.core.images.bound.lookup(RESOLVE_BUDGET))
     }
     fn find_symbols(&self, pattern: &str, limit: usize, halt: &Halt) -> Result<Vec<SymbolHit>> {
         self.symbols.find(pattern, limit, halt)
@@ -372,7 +379,7 @@ impl Target for NativeTarget {
     }
     fn evaluate(&self, expression: &str, halt: &Halt) -> Result<u64> {
         let scope = expression::TargetScope::new(self, halt);
-        expression::evaluate(expression, &scope).map_err(Into::into)
+        self.core.images.bound.during(halt, || expression::evaluate(expression, &scope)).map_err(Into::into)
     }
 
     fn physical(&self) -> Option<&dyn Physical> {

@@ -367,6 +367,12 @@ fn acceptance_16_rich_minidump() {
             0x88
         )
     );
+    let dump::DumpFile::Minidump(file) = dump::open(&prepared.path).unwrap().file else {
+        panic!("a minidump")
+    };
+    assert!(file.stream(dump::minidump::stream::FUNCTION_TABLE).is_some());
+    assert_eq!((file.handles().len(), file.thread_infos().len()), (171, 6));
+    assert_eq!(file.memory_infos().unwrap().len(), 455);
     let region = target.region(context.sp()).unwrap();
     assert!(
         region.protect.is_some() && region.usage.as_deref().is_some_and(|u| u.contains("Stack")),

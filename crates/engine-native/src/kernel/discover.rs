@@ -122,7 +122,13 @@ mod tests {
         put(&mut plain, 0x18, 0xffff_f804_7ba0_0000);
         put(&mut plain, LOADED_MODULES, 0xffff_f804_7c62_a390);
         put(&mut plain, ACTIVE_PROCESSES, 0xffff_f804_7c61_e0a0);
-        let encoded = KdDebuggerData::encode(&plain, 0x1f2e_3d4c_5b6a_7989, 0x1234, 0xffff_f804_7c00_1000);
+        let (never, always, address) = (0x1f2e_3d4c_5b6a_7989u64, 0x1234u64, 0xffff_f804_7c00_1000u64);
+        let encode = |quad: &[u8]| {
+            let value = u64::from_le_bytes(quad.try_into().unwrap());
+            (((value ^ always).swap_bytes() ^ address).rotate_right((never & 0x3f) as u32) ^ never)
+                .to_le_bytes()
+        };
+        let encoded: Vec<u8> = plain.chunks_exact(8).flat_map(encode).collect();
         assert!(KdDebuggerData::parse(&encoded).is_none());
         let decoded = decode(&encoded, 0xffff_f804_7c62_a390, 0xffff_f804_7c61_e0a0).unwrap();
         assert_eq!(decoded, KdDebuggerData::parse(&plain).unwrap());

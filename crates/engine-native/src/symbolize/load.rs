@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use pe::{ExportTarget, ImageSourceExt, Pe};
 use symbol_store::{Settings, SymbolPath, Verdict, Wanted, find, isf_candidates};
 use symbols::{ExportSymbols, ImageSymbols, IsfFile, PdbFile, SymbolFile};
-use target::{Halt, Machine, Module, PdbIdentity, SymbolState, SymbolStatus, base_name};
+use target::{Machine, Module, PdbIdentity, SymbolState, SymbolStatus, base_name};
 
 use super::{LOOKUP_BUDGET, ModuleSymbols, Symbolizer};
 use crate::core::ModuleImage;
@@ -21,24 +21,35 @@ struct Found {
     note: Option<String>,
 }
 
+/// What a look-up came to, for the module's status.
+#[derive(Default)]
+struct Report {
+    /// Why there is nothing better.
+    note: Option<String>,
+    /// A PDB of the right name and another identity was there.
+    mismatched: bool,
+    /// The call's time ran out: look again next time.
+    cut_short: bool,
+}
+
 impl Symbolizer {
-    pub(super) fn load(&self, module: &Module) -> ModuleSymbols {
-        let headers = self.core.pe_of(module);
-        let identity = module.pdb.clone().or_else(|| self.recorded_pdb(module, headers.as_deref()));
-        let mut note = None;
+    /// The module's symbols, and whether the look-up ran to its end.
+    pub(super) fn load(&self, module: &Module) -> (ModuleSymbols, bool) {
+        let mut report = Report::default();
+        let identity = module.pdb.clone().or_else(|| self.recorded_pdb(module));
         let found = match &identity {
-            Some(identity) => self.by_identity(module, identity, &mut note),
+            Some(identity) => self.by_identity(module, identity, &mut report),
             None => None,
         };
-        let found = found.or_else(|| self.isf(module, identity.as_ref(), &mut note));
+        let found = found.or_else(|| self.isf(module, identity.as_ref(), &mut report));
         let found = found.or_else(|| match identity {
-            None => self.by_name(module, &mut note),
+            None => self.by_name(module, &mut report),
             Some(_) => None,
         });
         let found = found.or_else(|| self.in_image(module));
-        let exports = match (&found, &headers) {
-            (None, Some(pe)) => self.exports(module, pe),
-            _ => None,
+        let exports = match &found {
+            None => self.core.pe_of(module).and_then(|pe| self.exports(module, &pe)),
+            Some(_) => None,
         };
         let status = match (&found, &exports) {
             (Some(found), _) => SymbolStatus {
@@ -48,24 +59,21 @@ impl Symbolizer {
                 unmatched: found.unmatched,
                 note: found.note.clone(),
             },
-            (None, Some(_)) => SymbolStatus {
-                state: SymbolState::Export,
+            (None, exports) => SymbolStatus {
+                state: if exports.is_some() { SymbolState::Export } else { SymbolState::None },
                 pdb: identity,
-                file: Some(module.image_path.clone()),
-                unmatched: false,
-                note,
+                file: exports.as_ref().map(|_| module.image_path.clone()),
+                unmatched: report.mismatched,
+                note: report.note,
             },
-            (None, None) => {
-                SymbolStatus { state: SymbolState::None, pdb: identity, file: None, unmatched: false, note }
-            }
         };
-        ModuleSymbols { status, file: found.map(|f| f.file), exports }
+        (ModuleSymbols { status, file: found.map(|f| f.file), exports }, !report.cut_short)
     }
 
-    /// The identity in the module's debug directory, from memory or the image file.
-    fn recorded_pdb(&self, module: &Module, headers: Option<&Pe>) -> Option<PdbIdentity> {
+    /// The identity in the module's debug directory: from memory, else from the image file.
+    fn recorded_pdb(&self, module: &Module) -> Option<PdbIdentity> {
         let source = self.image_source(module);
-        headers.and_then(|pe| pe.pdb(&source)).or_else(|| {
+        self.core.pe_of(module).and_then(|pe| pe.pdb(&source)).or_else(|| {
             let image = self.core.images.of(module)?;
             image.file.pe().pdb(&image.file)
         })
@@ -86,19 +94,15 @@ impl Symbolizer {
         for folder in SymbolPath::parse(&paths.images).folders() {
             path.push_folder(folder);
         }
-        let image = self.core.images.of(module);
+        // Not worth a search (and a download) of its own: a local image's folder is on the paths.
+        let image = self.core.images.known(module);
         if let Some(folder) = image.as_ref().and_then(|i| i.path.parent()) {
             path.push_folder(folder);
         }
         path
     }
 
-    fn by_identity(
-        &self,
-        module: &Module,
-        identity: &PdbIdentity,
-        note: &mut Option<String>,
-    ) -> Option<Found> {
+    fn by_identity(&self, module: &Module, identity: &PdbIdentity, report: &mut Report) -> Option<Found> {
         let path = self.search_path(module);
         let wanted = Wanted::Pdb { identity: identity.clone(), image_name: Some(module.image_name.clone()) };
         let opened: RefCell<Option<PdbFile>> = RefCell::default();
@@ -118,20 +122,18 @@ impl Symbolizer {
             },
         };
         let settings = Settings::with_network(self.paths.borrow().network);
-        let search = find(&path, &wanted, &settings, &Halt::within(LOOKUP_BUDGET), &verify);
-        *note = search.reason();
+        let halt = self.core.images.bound.lookup(LOOKUP_BUDGET);
+        let search = find(&path, &wanted, &settings, &halt, &verify);
+        report.note = search.reason();
+        report.mismatched = !search.mismatched.is_empty();
+        report.cut_short = search.cut_short;
         let file = opened.into_inner()?;
         Some(Found { file: Box::new(file), path: search.found?, unmatched: false, note: None })
     }
 
     /// An ISF for the kernel: by the PDB's identity, or by name when its data agrees with the
     /// dump's own pointers.
-    fn isf(
-        &self,
-        module: &Module,
-        identity: Option<&PdbIdentity>,
-        note: &mut Option<String>,
-    ) -> Option<Found> {
+    fn isf(&self, module: &Module, identity: Option<&PdbIdentity>, report: &mut Report) -> Option<Found> {
         let folders = self.search_path(module).folders();
         let kernel = self.kernel.get().filter(|(base, _)| *base == module.base);
         let names: Vec<&str> = match (identity, kernel) {
@@ -164,7 +166,7 @@ impl Symbolizer {
                             note,
                         });
                     }
-                    *note = Some(format!("{} is of another build", candidate.path.display()));
+                    report.note = Some(format!("{} is of another build", candidate.path.display()));
                 }
             }
         }
@@ -173,7 +175,7 @@ impl Symbolizer {
 
     /// Without any identity in the dump: a PDB of the image's name, flagged as unmatched. Local
     /// folders only, and only if it could be the module's.
-    fn by_name(&self, module: &Module, note: &mut Option<String>) -> Option<Found> {
+    fn by_name(&self, module: &Module, report: &mut Report) -> Option<Found> {
         let stem = base_name(&module.image_name).rsplit_once('.').map_or(module.image_name.as_str(), |s| s.0);
         if stem.is_empty() || stem.contains(['/', '\\']) || stem == ".." {
             return None;
@@ -186,7 +188,7 @@ impl Symbolizer {
             }
             let Ok(file) = PdbFile::open(&path) else { continue };
             if !plausible(&file, module) {
-                *note = Some(format!("{} does not fit the module's size", path.display()));
+                report.note = Some(format!("{} does not fit the module's size", path.display()));
                 continue;
             }
             let note = "the dump records no PDB identity; this file was chosen by its name alone".to_owned();

@@ -84,6 +84,10 @@ impl Symbolizer {
     }
 
     pub(crate) fn resolve(&self, name: &str, halt: &Halt) -> Result<Vec<SymbolHit>> {
+        self.core.images.bound.during(halt, || self.resolve_under(name, halt))
+    }
+
+    fn resolve_under(&self, name: &str, halt: &Halt) -> Result<Vec<SymbolHit>> {
         let (module, bare) = Self::split(name);
         if bare.is_empty() {
             return Ok(Vec::new());
@@ -118,6 +122,10 @@ impl Symbolizer {
     }
 
     pub(crate) fn find(&self, pattern: &str, limit: usize, halt: &Halt) -> Result<Vec<SymbolHit>> {
+        self.core.images.bound.during(halt, || self.find_under(pattern, limit, halt))
+    }
+
+    fn find_under(&self, pattern: &str, limit: usize, halt: &Halt) -> Result<Vec<SymbolHit>> {
         let (module_pattern, name) = Self::split(pattern);
         let modules = self.core.modules();
         let mut hits = Vec::new();

@@ -115,9 +115,12 @@ impl Symbolizer {
             return None;
         }
         self.loading.borrow_mut().push(key);
-        let symbols = Rc::new(self.load(module));
+        let (symbols, complete) = self.load(module);
+        let symbols = Rc::new(symbols);
         self.loading.borrow_mut().retain(|&other| other != key);
-        self.loaded.borrow_mut().insert(key, Rc::clone(&symbols));
+        if complete {
+            self.loaded.borrow_mut().insert(key, Rc::clone(&symbols));
+        }
         if let (Some((base, _)), Some(file)) = (self.kernel.get(), symbols.file.as_deref())
             && base == module.base
         {
