@@ -27,15 +27,17 @@ fn list(run: &mut Run<'_>, start: u64, count: u64, stop: Option<u64>) -> Result<
     if found.is_empty() {
         let line = instruction::unreadable(run.notation(), start);
         run.say(line);
-        return Err(TargetError::failed_because(
-            "unreadable",
-            format!("Memory access error: no code can be read at {}", run.notation().address(start)),
-        ));
+        return Err(unreadable(run, start));
     }
     print(run, found.iter().take_while(|i| stop.is_none_or(|stop| i.address < stop)))?;
     let end = found.last().map(|i| i.address.wrapping_add(i.bytes.0.len().max(1) as u64));
     run.session.next_code = end;
     Ok(())
+}
+
+fn unreadable(run: &Run<'_>, at: u64) -> TargetError {
+    let at = run.notation().address(at);
+    TargetError::failed_because("unreadable", format!("Memory access error: no code can be read at {at}"))
 }
 
 /// Lines, with a label where the function changes.
@@ -157,9 +159,13 @@ pub(crate) fn uf(run: &mut Run<'_>, arguments: &str) -> Result<()> {
 fn calls(run: &mut Run<'_>, start: u64, end: u64) -> Result<()> {
     let notation = run.notation();
     let count = usize::try_from(LIMIT.min(end - start)).unwrap_or(usize::MAX);
+    let found = run.target.disassemble(start, count)?;
+    if found.is_empty() {
+        return Err(unreadable(run, start));
+    }
     let name = known_place(run.target, start).unwrap_or_default();
     run.say(format!("{name} ({})", notation.address(start)));
-    for instruction in run.target.disassemble(start, count)?.iter().take_while(|i| i.address < end) {
+    for instruction in found.iter().take_while(|i| i.address < end) {
         run.check()?;
         if matches!(instruction.flow, Flow::Call | Flow::IndirectCall) {
             let place = known_place(run.target, instruction.address).unwrap_or_default();

@@ -188,7 +188,13 @@ fn print_stack(run: &mut Run<'_>, thread: &KernelThread, indent: &str) -> Result
 fn current_process(run: &Run<'_>) -> Result<u64> {
     match run.target.selection().process {
         Some(object) => Ok(object),
-        None => Ok(run.target.current_kernel_thread()?.process),
+        None => match run.target.current_kernel_thread()?.process {
+            0 => Err(TargetError::failed_because(
+                "no_process",
+                "the dump does not show which process the current thread belongs to",
+            )),
+            object => Ok(object),
+        },
     }
 }
 

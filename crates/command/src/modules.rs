@@ -69,7 +69,9 @@ pub(crate) fn lm(run: &mut Run<'_>, arguments: &str) -> Result<()> {
         shown.iter().for_each(|m| run.say(&m.name));
         return Ok(());
     }
-    let notation = Notation::of(run.target.facts().machine);
+    // A WoW64 process has 64-bit modules too.
+    let wide = modules.iter().any(|m| m.end() >> 32 != 0);
+    let notation = if wide { Notation { pointer_size: 8 } } else { Notation::of(run.target.facts().machine) };
     let width = notation.address(0).len();
     run.say(format!("{:<width$} {:<width$}   module name", "start", "end"));
     for module in &shown {

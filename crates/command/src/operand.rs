@@ -87,3 +87,35 @@ pub(crate) fn word(text: &str) -> (&str, &str) {
         None => (text, ""),
     }
 }
+
+/// Words separated by blanks outside `<...>`, where C++ names have blanks of their own.
+pub(crate) fn words(text: &str) -> Vec<&str> {
+    let (mut words, mut depth, mut start) = (Vec::new(), 0usize, None);
+    for (index, c) in text.char_indices() {
+        match c {
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if c.is_whitespace() && depth == 0 {
+            words.extend(start.take().map(|from| &text[from..index]));
+        } else if start.is_none() {
+            start = Some(index);
+        }
+    }
+    words.extend(start.map(|from| &text[from..]));
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blanks_inside_template_arguments_do_not_separate() {
+        assert_eq!(words(" a!v<int,b<int> >  10 "), ["a!v<int,b<int> >", "10"]);
+        assert_eq!(words("-r a 1>2"), ["-r", "a", "1>2"]);
+        assert_eq!(words(""), Vec::<&str>::new());
+        assert_eq!(word("x  y z"), ("x", "y z"));
+    }
+}

@@ -1,6 +1,6 @@
 //! `s`: bytes, numbers and text in memory.
 
-use target::{MemoryExt as _, Result, TargetError};
+use target::{MemoryExt as _, RegionState, Result, TargetError};
 
 use crate::dump::{Unit, line};
 use crate::run::{Run, usage};
@@ -157,11 +157,15 @@ fn show(run: &mut Run<'_>, kind: Kind, addresses_only: bool, at: u64) {
     run.say(text);
 }
 
-/// Past an unreadable address: the rest of its region where that is known to hold nothing, else its
-/// page.
+/// Past an unreadable address: its region where that can hold nothing, else its page. A committed
+/// region may be held in part.
 fn skip(run: &Run<'_>, at: u64) -> u64 {
     let page = (at & !(PAGE - 1)).saturating_add(PAGE);
-    let region = run.target.region(at).ok();
-    let empty = region.filter(|r| r.base <= at && run.target.read_u8(r.base).is_err());
-    empty.map_or(page, |r| r.base.saturating_add(r.size)).max(page)
+    let region = run.target.region(at).ok().filter(|r| r.base <= at);
+    match region {
+        Some(r) if matches!(r.state, RegionState::Free | RegionState::Reserved | RegionState::Unknown) => {
+            r.base.saturating_add(r.size).max(at.saturating_add(1))
+        }
+        _ => page,
+    }
 }

@@ -4,6 +4,7 @@ use target::{Field, MemoryExt as _, Result, TargetError, TypeKind, TypeLayout, T
 
 use crate::format_value::{bits_text, bits_value, type_text, value_text};
 use crate::modules::glob;
+use crate::operand::words;
 use crate::run::{Run, usage};
 
 /// Levels of `-r`.
@@ -28,7 +29,7 @@ pub(crate) fn dt(run: &mut Run<'_>, arguments: &str) -> Result<()> {
     let mut request = Request::default();
     let mut prefixes: Vec<String> = Vec::new();
     let mut prefix_next = false;
-    for word in arguments.split_whitespace() {
+    for word in words(arguments) {
         if std::mem::take(&mut prefix_next) {
             prefixes.push(format!("{word}*"));
         } else if let Some(option) =
