@@ -10,6 +10,7 @@ use target::{
 
 use crate::bucket::{BucketSpace, failure_hash};
 use crate::buried_throw::{self, Buried};
+use crate::exception_verdict;
 use crate::fault;
 use crate::frames::{self, Walk};
 use crate::heap_record;
@@ -24,7 +25,6 @@ use crate::summary;
 use crate::teb::{self, Teb};
 use crate::thrown::decode_throw;
 use crate::user_bucket::{self, ClassHints};
-use crate::verdict;
 use crate::{ExceptionParams, MAX_FRAMES};
 
 /// Frames looked at for a cycle when a stack overflowed.
@@ -133,7 +133,7 @@ impl Case<'_> {
         triage.summary = summary::summary(self.target, &triage, record);
         self.analyse(&mut triage);
         let own_code = self.is_own_code(&triage);
-        triage.verdict = verdict::of_exception(&triage, own_code);
+        triage.verdict = exception_verdict::of_exception(&triage, own_code);
         triage
     }
 

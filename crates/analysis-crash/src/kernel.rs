@@ -7,6 +7,7 @@ use target::{
 };
 
 use crate::bucket::{BucketSpace, failure_hash};
+use crate::crash_verdict;
 use crate::fault::{self, Fault};
 use crate::fault_context::{self, FaultContext};
 use crate::frames::{self, Walk};
@@ -14,7 +15,6 @@ use crate::kernel_bucket::{Blame, is_own_ip, kernel_bucket};
 use crate::leads::{self, Leads};
 use crate::process;
 use crate::result::{Analysis, AnalysisSource, BugCheckInfo, ContextOrigin, CrashTriage, Verdict};
-use crate::verdict;
 use crate::{CrashParams, MAX_FRAMES};
 
 /// Watchdog codes whose culprit is not expected on the crashing stack.
@@ -49,7 +49,7 @@ pub fn crash_triage(target: &dyn Target, params: &CrashParams, halt: &Halt) -> R
     };
     let case = Case { target, base, bug: &bug, thread: thread.as_ref(), modules: &modules, params, halt };
     let leads = case.analyse(&mut triage, &fault_context, &walk, name.is_some_and(|(_, cut)| cut));
-    triage.verdict = verdict::of_crash(&triage, &leads);
+    triage.verdict = crash_verdict::of_crash(&triage, &leads);
     Ok(triage)
 }
 

@@ -144,6 +144,12 @@ mod tests {
             id(0x13a, [0x12, 0, 0, 0], &blame("Driver", Some("CreateRandomFile"), "Driver.sys"), &none),
             "0x13a_12_Driver!CreateRandomFile"
         );
+    }
+
+    #[test]
+    fn forms_with_tags_drivers_and_images() {
+        let none = Leads::default();
+        let drv = blame("Driver", None, "Driver.sys");
         let tagged = Leads { pool_tag: Some("Abcd".into()), ..Leads::default() };
         assert_eq!(id(0x13a, [8, 0, 0, 0], &Blame::default(), &tagged), "0x13a_8_Abcd");
         let blocked = Leads {

@@ -6,8 +6,10 @@
 
 mod bucket;
 mod buried_throw;
+mod crash_verdict;
 mod device;
 mod exception;
+mod exception_verdict;
 mod fault;
 mod fault_context;
 mod frames;
@@ -28,7 +30,6 @@ mod summary;
 mod teb;
 mod thrown;
 mod user_bucket;
-mod verdict;
 mod what;
 mod whea;
 

@@ -342,10 +342,11 @@ fn damaged_dumps_are_answered() {
             let mut bytes = sound.clone();
             for _ in 0..40 {
                 // Mostly the front, where the headers and directories are.
-                let range = if noise.next() % 2 == 0 { bytes.len().min(0x3000) } else { bytes.len() } as u64;
+                let range =
+                    if noise.next().is_multiple_of(2) { bytes.len().min(0x3000) } else { bytes.len() } as u64;
                 bytes[(noise.next() % range) as usize] = noise.next() as u8;
             }
-            if noise.next() % 4 == 0 {
+            if noise.next().is_multiple_of(4) {
                 bytes.truncate((noise.next() % sound.len() as u64) as usize);
             }
             let started = std::time::Instant::now();

@@ -4,6 +4,7 @@
 /// The name without `FAST_FAIL_`.
 #[must_use]
 pub fn fast_fail_name(code: u64) -> Option<&'static str> {
+    // One line a code: a table.
     Some(match code {
         0 => "LEGACY_GS_VIOLATION",
         1 => "VTGUARD_CHECK_FAILURE",
