@@ -1,13 +1,16 @@
 //! `crash_triage`: a bug check as fields.
 
+use std::time::Duration;
+
 use analysis_status::{base_code, bug_check_name, is_live_dump, parameter_notes};
 use target::{
-    Address, BugCheck, Code, Context, ContextOf, FrameInfo, Halt, KernelThread, Module, Result, Stop, Target,
-    TargetError, View,
+    Address, BugCheck, Code, Context, ContextOf, FrameInfo, Halt, KernelThread, MemoryExt as _, Module,
+    Result, Stop, Target, TargetError, View,
 };
 
 use crate::bucket::{BucketSpace, failure_hash};
 use crate::crash_verdict;
+use crate::ext_output;
 use crate::fault::{self, Fault};
 use crate::fault_context::{self, FaultContext};
 use crate::frames::{self, Walk};
@@ -15,7 +18,7 @@ use crate::kernel_bucket::{Blame, is_own_ip, kernel_bucket};
 use crate::leads::{self, Leads};
 use crate::process;
 use crate::result::{Analysis, AnalysisSource, BugCheckInfo, ContextOrigin, CrashTriage, Verdict};
-use crate::{CrashParams, MAX_FRAMES};
+use crate::{Analyzer, CrashParams, MAX_FRAMES};
 
 /// Watchdog codes whose culprit is not expected on the crashing stack.
 fn is_watchdog(base: u32, p1: u64) -> bool {
@@ -49,6 +52,7 @@ pub fn crash_triage(target: &dyn Target, params: &CrashParams, halt: &Halt) -> R
     };
     let case = Case { target, base, bug: &bug, thread: thread.as_ref(), modules: &modules, params, halt };
     let leads = case.analyse(&mut triage, &fault_context, &walk, name.is_some_and(|(_, cut)| cut));
+    triage.ext_analysis = extension(target, params, halt);
     triage.verdict = crash_verdict::of_crash(&triage, &leads);
     Ok(triage)
 }
@@ -67,6 +71,7 @@ fn admit(target: &dyn Target, params: &CrashParams) -> Result<BugCheck> {
                 .into(),
         ));
     }
+    admit_analyzer(target, params)?;
     match target.bug_check()? {
         Some(bug) if bug.code != 0 => Ok(bug),
         _ if kind.is_live() => Err(TargetError::failed_because(
@@ -77,6 +82,20 @@ fn admit(target: &dyn Target, params: &CrashParams) -> Result<BugCheck> {
             "no_bug_check",
             "this kernel dump is not a crash dump: its bug-check code is 0",
         )),
+    }
+}
+
+fn admit_analyzer(target: &dyn Target, params: &CrashParams) -> Result<()> {
+    match params.analyzer {
+        Some(_) if !params.analyze => Err(TargetError::InvalidArgument(
+            "analyzer chooses an analysis and analyze is false; leave one of them out".into(),
+        )),
+        Some(Analyzer::Ext | Analyzer::Both) if target.command().is_none() => Err(TargetError::unsupported(
+            "no_extension",
+            "analyzer ext is Microsoft's !analyze, which this engine does not have; use native or auto here, or open \
+             the dump with engine dbgeng",
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -148,6 +167,36 @@ fn no_frame_note(base: u32, bug: &BugCheck, walk: &Walk) -> String {
         );
     }
     note
+}
+
+/// Budget below which `auto` leaves the extension alone.
+const EXTENSION_BUDGET: Duration = Duration::from_secs(15);
+
+/// Microsoft's analysis, where asked for or where there is one and time for it.
+fn extension(target: &dyn Target, params: &CrashParams, halt: &Halt) -> Option<Analysis> {
+    let time = halt.remaining().is_none_or(|left| left > EXTENSION_BUDGET);
+    let wanted = match params.analyzer.unwrap_or_default() {
+        Analyzer::Native => false,
+        Analyzer::Auto => params.analyze && time,
+        Analyzer::Ext | Analyzer::Both => true,
+    };
+    (wanted && halt.stop().is_none()).then(|| ext_output::run(target, halt))?
+}
+
+/// The variable the kernel keeps beside the dump's header, where it is readable and says otherwise.
+fn header_mismatch(target: &dyn Target, bug: &BugCheck) -> Option<String> {
+    let width = target.facts().machine.pointer_size();
+    let at = target.resolve("nt!KiBugCheckData").ok()?.first()?.address;
+    let word = |index: u64| target.read_pointer(at.checked_add(index * u64::from(width))?, width).ok();
+    let code = u32::try_from(word(0)? & 0xffff_ffff).ok().filter(|c| *c != 0)?;
+    let parameters = [word(1)?, word(2)?, word(3)?, word(4)?];
+    let same = base_code(code) == base_code(bug.code) && parameters == bug.parameters;
+    (!same).then(|| {
+        format!(
+            "KiBugCheckData holds {} with other values than the dump's header; the header is reported.",
+            Code(code)
+        )
+    })
 }
 
 /// One analysis run.
@@ -242,7 +291,7 @@ impl Case<'_> {
             ran: true,
             source: Some(AnalysisSource::Native),
             truncated: walk.stopped.is_some() || self.halt.stop().is_some(),
-            note: context.note.clone(),
+            note: self.note(context),
             problem_class: Some(bucket.class),
             failure_id_hash: Some(failure_hash(BucketSpace::Kernel, &bucket.id)),
             failure_bucket_id: Some(bucket.id),
@@ -257,6 +306,12 @@ impl Case<'_> {
             bucket_form: Some(bucket.form),
             ..Analysis::default()
         };
+    }
+
+    fn note(&self, context: &FaultContext) -> Option<String> {
+        let notes: Vec<String> =
+            context.note.iter().cloned().chain(header_mismatch(self.target, self.bug)).collect();
+        (!notes.is_empty()).then(|| notes.join(" "))
     }
 
     /// The frame to follow up and its owner.

@@ -10,6 +10,7 @@ mod crash_verdict;
 mod device;
 mod exception;
 mod exception_verdict;
+mod ext_output;
 mod fault;
 mod fault_context;
 mod frames;
@@ -33,8 +34,12 @@ mod user_bucket;
 mod what;
 mod whea;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 pub use bucket::{BucketSpace, failure_hash};
 pub use exception::exception_triage;
+pub use ext_output::parse as parse_ext_output;
 pub use kernel::crash_triage;
 pub use owner::Owners;
 pub use render::{render_crash, render_exception};
@@ -43,6 +48,21 @@ pub use result::*;
 /// Frames a triage may be asked for at most.
 pub const MAX_FRAMES: usize = 128;
 
+/// Which analysis of a bug check to run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum Analyzer {
+    /// The native one, and `ext` where the engine has it and there is time.
+    #[default]
+    Auto,
+    /// This crate's, on either engine.
+    Native,
+    /// Microsoft's `!analyze -v` (DbgEng only).
+    Ext,
+    Both,
+}
+
 /// How to triage a bug check.
 #[derive(Clone, Debug)]
 pub struct CrashParams {
@@ -50,12 +70,14 @@ pub struct CrashParams {
     pub frames: usize,
     /// Whether to run the analysis (tag, bucket, leads).
     pub analyze: bool,
+    /// Which analysis. Refused together with `analyze: false`.
+    pub analyzer: Option<Analyzer>,
     pub owners: Owners,
 }
 
 impl Default for CrashParams {
     fn default() -> Self {
-        Self { frames: 16, analyze: true, owners: Owners::default() }
+        Self { frames: 16, analyze: true, analyzer: None, owners: Owners::default() }
     }
 }
 

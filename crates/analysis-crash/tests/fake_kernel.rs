@@ -4,7 +4,7 @@
 mod fake;
 
 use analysis_crash::{
-    BucketForm, Cause, Confidence, ContextOrigin, CrashParams, CrashTriage, Owners, crash_triage,
+    Analyzer, BucketForm, Cause, Confidence, ContextOrigin, CrashParams, CrashTriage, Owners, crash_triage,
     render_crash,
 };
 use fake::{Bytes, Fake, wide_z};
@@ -82,6 +82,15 @@ fn refusals() {
     dump.facts.kind = TargetKind::Kernel;
     let error = crash_triage(&dump, &params, &Halt::unbounded()).unwrap_err();
     assert!(error.to_string().contains("has not crashed"), "{error}");
+    let mut crashed = kernel();
+    crashed.bug(0xd1, [0; 4]);
+    let ask = |analyze, analyzer| {
+        let params = CrashParams { analyze, analyzer, ..CrashParams::default() };
+        crash_triage(&crashed, &params, &Halt::unbounded()).map_err(|e| e.category())
+    };
+    assert_eq!(ask(true, Some(Analyzer::Ext)).unwrap_err(), ("unsupported", Some("no_extension")));
+    assert_eq!(ask(false, Some(Analyzer::Native)).unwrap_err().0, "invalid_argument");
+    assert!(ask(true, Some(Analyzer::Native)).unwrap().ext_analysis.is_none());
     for frames in [0, 129] {
         let params = CrashParams { frames, ..CrashParams::default() };
         assert_eq!(
