@@ -137,6 +137,26 @@ fn x64_machine_frames_are_exact() {
 }
 
 #[test]
+fn x64_jumps_end_an_epilog_only_behind_an_undone_frame() {
+    // push rbx; sub rsp,20h ... jmp to another function ... add rsp,20h; pop rbx; jmp rax
+    let mut code = vec![0x90; 0x100];
+    code[0x40..0x45].copy_from_slice(&[0xe9, 0xbb, 0x0f, 0, 0]);
+    code[0x80..0x87].copy_from_slice(&[0x48, 0x83, 0xc4, 0x20, 0x5b, 0xff, 0xe0]);
+    let unwind = [1, 5, 2, 0, 5, 0x32, 1, 0x30];
+    let mut stack = [0u64; 8];
+    (stack[0], stack[4], stack[5]) = (CALLER + 0x10, 0xb0b0, CALLER);
+    let source = x64(&code, &unwind, &stack);
+    // GCC's jump to the cold part of the function: the frame is whole.
+    let cold = step(&source, &at(Machine::X64, 0x40), 0, true).unwrap();
+    assert_eq!((cold.context.ip(), cold.context.get(reg::RBX)), (CALLER, Some(0xb0b0)));
+    let before = step(&source, &at(Machine::X64, 0x80), 0, true).unwrap();
+    assert_eq!((before.context.ip(), before.context.sp()), (CALLER, STACK + 0x30));
+    // On the tail call the frame is gone.
+    let tail = step(&source, &at(Machine::X64, 0x85), 0, true).unwrap();
+    assert_eq!((tail.context.ip(), tail.context.get(reg::RBX)), (CALLER + 0x10, Some(0xaa03)));
+}
+
+#[test]
 fn x64_version_2_lists_its_epilogs() {
     // sub rsp,28h ... add rsp,28h; ret at the end of the function, epilog of 5 bytes
     let mut code = vec![0x90; 0x100];

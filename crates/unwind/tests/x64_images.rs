@@ -57,7 +57,8 @@ fn execute(target: &OneImage, context: &mut Context, i: &iced_x86::Instruction) 
             context.set(number(i.op0_register()), v);
         }
         Mnemonic::Sub | Mnemonic::Add if i.op0_register() == Register::RSP => {
-            let amount = if gpr1 { value(context, i.op1_register()) } else { i.immediate(1) };
+            let amount =
+                if gpr1 { value(context, i.op1_register()) } else { i.try_immediate(1).unwrap_or(0) };
             let sp = context.sp();
             context.set_sp(if i.mnemonic() == Mnemonic::Sub {
                 sp.wrapping_sub(amount)
@@ -82,7 +83,12 @@ fn execute(target: &OneImage, context: &mut Context, i: &iced_x86::Instruction) 
             context.set(number(i.op0_register()), v);
         }
         Mnemonic::Mov if gpr0 && i.op1_kind() != OpKind::Memory && !gpr1 => {
-            context.set(number(i.op0_register()), i.immediate(1));
+            let v = if i.op_count() == 2 && i.op1_kind() != OpKind::Register {
+                i.try_immediate(1).unwrap_or(0)
+            } else {
+                0
+            };
+            context.set(number(i.op0_register()), v);
         }
         // Only __chkstk is called in a prolog; it keeps rax.
         Mnemonic::Call => {}
@@ -151,7 +157,7 @@ fn epilogs(target: &OneImage, entry: &FunctionEntry, prolog: u8) -> (Vec<(u64, u
         if i.is_invalid() {
             break;
         }
-        let adjusts = matches!(i.mnemonic(), Mnemonic::Add | Mnemonic::Lea | Mnemonic::Mov)
+        let adjusts = matches!(i.mnemonic(), Mnemonic::Add | Mnemonic::Sub | Mnemonic::Lea | Mnemonic::Mov)
             && i.op0_kind() == OpKind::Register
             && i.op0_register() == Register::RSP;
         let leaves = i.mnemonic() == Mnemonic::Ret
@@ -181,6 +187,10 @@ fn check_image(name: &str) -> (usize, usize, usize) {
         let entry = table.get(index).unwrap();
         if entry.begin == 0 {
             continue;
+        }
+        let info = x64::parse(image, entry.unwind).unwrap();
+        if info.prolog_size == 0 && info.parent.is_none() && !info.codes.is_empty() {
+            continue; // the cold part of another function: entered with its frame
         }
         functions += 1;
         target.stack.borrow_mut().clear();

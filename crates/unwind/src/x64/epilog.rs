@@ -95,8 +95,40 @@ impl Epilog<'_> {
                 return None;
             }
         }
-        let bare = at == 0;
-        self.leaves(ip.wrapping_add(at as u64), bytes.get(at..)?, bare).then_some((adjust, pops))
+        let leaving = bytes.get(at..)?;
+        let jump = !matches!(leaving, [0xc3 | 0xc2, ..] | [0xf3, 0xc3, ..]);
+        // A jump alone may as well lead to the cold part of the function (GCC gives it an entry of
+        // its own); it ends an epilog only if the frame's first push was just undone.
+        if jump && at == 0 && !self.frame_just_undone(ip) {
+            return None;
+        }
+        self.leaves(ip.wrapping_add(at as u64), leaving).then_some((adjust, pops))
+    }
+
+    /// Whether the instruction before `ip` undoes what the prolog did first.
+    fn frame_just_undone(&self, ip: u64) -> bool {
+        let Ok(info) = parse(&*self.image.source, self.primary(*self.entry).unwind) else { return false };
+        let Some(first) = info.codes.last() else { return true };
+        let mut before = [0; 7];
+        let Some(rva) = self.image.rva(ip).and_then(|rva| rva.checked_sub(7)) else { return false };
+        let read = self.source.memory().read_exact(ip.wrapping_sub(7), &mut before).is_ok()
+            || self.image.source.read_rva(rva, &mut before) == before.len();
+        if !read {
+            return false;
+        }
+        match first.operation {
+            super::Operation::Push(register) if register >= 8 => {
+                before.ends_with(&[0x41, 0x58 + (register & 7)])
+            }
+            super::Operation::Push(register) => before.ends_with(&[0x58 + register]),
+            super::Operation::Allocate(size) => {
+                let wide = size.to_le_bytes();
+                before[3..6] == [0x48, 0x83, 0xc4] && before[6] == wide[0] && size < 0x80
+                    || before[..3] == [0x48, 0x81, 0xc4] && before[3..] == wide
+                    || size == 0x80 && before[3..] == [0x48, 0x83, 0xec, 0x80]
+            }
+            _ => false,
+        }
     }
 
     fn adjustment(&self, bytes: &[u8]) -> (Adjust, usize) {
@@ -135,9 +167,8 @@ impl Epilog<'_> {
         (Adjust::None, 0)
     }
 
-    /// Whether the instruction at `at` leaves the function for good. `bare`: nothing was undone
-    /// before it in what is left of the epilog.
-    fn leaves(&self, at: u64, bytes: &[u8], bare: bool) -> bool {
+    /// Whether the instruction at `at` leaves the function for good.
+    fn leaves(&self, at: u64, bytes: &[u8]) -> bool {
         match *bytes {
             [0xc3 | 0xc2, ..] | [0xf3, 0xc3, ..] => true,
             [0xeb, distance, ..] => {
@@ -147,11 +178,8 @@ impl Epilog<'_> {
                 let distance = i64::from(i32::from_le_bytes([a, b, c, d]));
                 self.is_tail_call(at.wrapping_add(5).wrapping_add_signed(distance))
             }
-            // jmp [rip+disp]: an import. With REX.W any indirect jump, which only epilogs use.
-            [0xff, 0x25, ..] => true,
-            [0x48..=0x4f, 0xff, modrm, ..] => modrm & 0x38 == 0x20,
-            // notrack jmp rax and the dispatch forms of control flow guard.
-            [0x3e, 0xff, 0xe0, ..] => !bare,
+            // Indirect jumps: behind an undone frame they are tail calls, not jump tables.
+            [0xff, modrm, ..] | [0x3e | 0x40..=0x4f, 0xff, modrm, ..] => modrm & 0x38 == 0x20,
             _ => false,
         }
     }
@@ -167,17 +195,17 @@ impl Epilog<'_> {
             return false;
         }
         let Lookup::Entry(other) = find(self.image, rva) else { return true };
-        self.primary(*other) != self.primary(*self.entry)
+        self.primary(*other).begin != self.primary(*self.entry).begin
     }
 
-    /// Begin of the entry at the end of a chain.
-    fn primary(&self, mut entry: FunctionEntry) -> u32 {
+    /// The entry at the end of a chain.
+    fn primary(&self, mut entry: FunctionEntry) -> FunctionEntry {
         for _ in 0..super::MAX_CHAIN {
             match parse(&*self.image.source, entry.unwind) {
                 Ok(super::Info { parent: Some(parent), .. }) => entry = parent,
                 _ => break,
             }
         }
-        entry.begin
+        entry
     }
 }
