@@ -61,6 +61,14 @@ fn open_and_ask(bytes: Vec<u8>) {
 const SMALL: [&str; 3] =
     ["synthetic/ntkrnlmp.pdb", "user/llvm_sigsegv_x64.pdb", "pe/llvm_types/test-pdb-types.pdb"];
 
+/// One of [`SMALL`], or the repository's own where there is no shared data.
+fn small(which: usize) -> Vec<u8> {
+    match shared::data() {
+        Some(data) => shared::bytes(&data, SMALL[which]),
+        None => std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/crash.pdb")).unwrap(),
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -70,8 +78,7 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u32>(), 1usize..5), 1..40),
         cut in prop::option::weighted(0.1, any::<prop::sample::Index>()),
     ) {
-        let Some(data) = shared::data() else { return Ok(()) };
-        let mut bytes = shared::bytes(&data, SMALL[which]);
+        let mut bytes = small(which);
         for (at, value, width) in changes {
             let at = at.index(bytes.len() - 4);
             bytes[at..at + width.min(4)].copy_from_slice(&value.to_le_bytes()[..width.min(4)]);
@@ -87,8 +94,7 @@ proptest! {
         which in 0usize..3,
         changes in prop::collection::vec((any::<prop::sample::Index>(), prop::sample::select(vec![0u32, 1, 2, 4, 0x1000, 0x1001, 0x1010, 0x7fff_ffff, 0x8000_0000, u32::MAX])), 1..60),
     ) {
-        let Some(data) = shared::data() else { return Ok(()) };
-        let mut bytes = shared::bytes(&data, SMALL[which]);
+        let mut bytes = small(which);
         for (at, value) in changes {
             let at = at.index(bytes.len() / 4 - 1) * 4;
             bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
@@ -146,8 +152,7 @@ fn an_isf_reads_as_written() {
 /// A stream directory that repeats one page makes streams far larger than the file.
 #[test]
 fn a_stream_larger_than_the_file_is_refused() {
-    let Some(data) = shared::data() else { return };
-    let mut bytes = shared::bytes(&data, SMALL[0]);
+    let mut bytes = small(0);
     // The superblock: a directory size and page count the file cannot have.
     for (offset, value) in [(44, 0x7fff_ffffu32), (40, u32::MAX)] {
         let saved = bytes[offset..offset + 4].to_vec();
@@ -161,8 +166,7 @@ fn a_stream_larger_than_the_file_is_refused() {
 
 #[test]
 fn a_truncated_pdb_says_so() {
-    let Some(data) = shared::data() else { return };
-    let mut bytes = shared::bytes(&data, SMALL[0]);
+    let mut bytes = small(0);
     bytes.truncate(bytes.len() / 2);
     let error = PdbFile::from_bytes(bytes, "x.pdb").err().unwrap().to_string();
     assert!(error.contains("truncated"), "{error}");

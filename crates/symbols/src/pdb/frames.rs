@@ -36,7 +36,8 @@ impl FrameTable {
             let moved = u32::try_from(f.start).ok().and_then(&translate);
             moved.map(|rva| f.start = u64::from(rva)).is_some()
         });
-        data.sort_by_key(|d| d.start);
+        // Of two at one place the function's own is found first, which is from the end.
+        data.sort_by_key(|d| (d.start, d.flags & 4));
         fpo.sort_by_key(|f| f.start);
         Self { data, fpo }
     }

@@ -14,6 +14,8 @@ pub(super) struct Module {
     /// The C13 line subsections.
     pub(super) lines: Vec<u8>,
     procedures: Vec<Procedure>,
+    /// Indices into them, by where their records are.
+    by_record: Vec<u32>,
     inlinees: OnceCell<HashMap<u32, (u32, u32)>>,
 }
 
@@ -25,7 +27,9 @@ impl Module {
         let lines = stream[line_start..line_end].to_vec();
         stream.truncate(symbol_end);
         let procedures = procedures(&stream);
-        Self { symbols: stream, lines, procedures, inlinees: OnceCell::new() }
+        let mut by_record: Vec<u32> = (0..procedures.len() as u32).collect();
+        by_record.sort_unstable_by_key(|&i| procedures[i as usize].record);
+        Self { symbols: stream, lines, procedures, by_record, inlinees: OnceCell::new() }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -52,7 +56,9 @@ impl Module {
 
     /// The procedure whose record is at `record`.
     pub(super) fn procedure_of_record(&self, record: u32) -> Option<&Procedure> {
-        self.procedures.iter().find(|p| p.record == record as usize)
+        let at = |&i: &u32| self.procedures[i as usize].record;
+        let found = self.by_record.binary_search_by_key(&(record as usize), at).ok()?;
+        self.procedures.get(self.by_record[found] as usize)
     }
 
     /// File and line an inlined function starts at.
