@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use pe::{DirectoryIndex, ImageSource};
+use pe::{DirectoryIndex, ImageSource, ImageSourceExt};
 use symbols::{FpoFrame, InlineFrame};
 use target::{
     Attribution, Context, Frame, Halt, Machine, Memory, Result, Stack, SymbolHit, SymbolKind, TargetExt,
@@ -253,6 +253,18 @@ pub(crate) fn bounds_from_unwind_data(target: &NativeTarget, address: u64) -> Op
     let pe = core.pe_of(&module)?;
     let source = ModuleImage { core: Rc::clone(core), base: module.base };
     let entry = pe.exception_table(&source)?.find(u32::try_from(address - module.base).ok()?).ok()??;
-    let end = module.base.checked_add(u64::from(entry.end))?;
+    let end = match pe.machine? {
+        Machine::Arm64 => entry.begin.checked_add(arm64_length(&source, entry.unwind)?)?,
+        _ => entry.end,
+    };
+    let end = module.base.checked_add(u64::from(end))?;
     (address < end).then_some((module.base + u64::from(entry.begin), end))
+}
+
+/// Bytes of an ARM64 function: in the packed word, or in its `.xdata` header (18 bits of words).
+fn arm64_length(source: &ModuleImage, unwind: u32) -> Option<u32> {
+    if unwind & 3 != 0 {
+        return Some((unwind >> 2 & 0x7ff) * 4);
+    }
+    source.u32(unwind).map(|header| (header & 0x3_ffff) * 4)
 }

@@ -100,15 +100,45 @@ impl Symbolizer {
         Ok(found.into_iter().map(|var| place(var, &module, context, virtual_frame)).collect())
     }
 
-    /// `$T0` of an x86 frame: ebp where the frame program says so or there is none.
+    /// `$T0` of an x86 frame: what its frame program makes of ebp; plain ebp without a program.
     fn virtual_frame(&self, context: &Context, lookup: u64) -> Option<u64> {
         let program = self.with_file(lookup, |_, file, rva| file.frame_program(rva).ok()?);
         match program {
-            Some(symbols::FrameProgram::Data(data)) if data.program.contains("$T0 $ebp =") => context.fp(),
-            Some(symbols::FrameProgram::Data(_) | symbols::FrameProgram::Fpo(_)) => None,
+            Some(symbols::FrameProgram::Data(data)) => first_assignment(&data.program, context),
+            Some(symbols::FrameProgram::Fpo(fpo)) => match fpo.frame {
+                symbols::FpoFrame::NonFpo => context.fp(),
+                _ => None,
+            },
             None => context.fp(),
         }
     }
+}
+
+/// The value a frame program gives `$T0` first, when registers and numbers make it:
+/// `$T0 $ebp 204 + = ...`. A search of the stack (`.raSearch`) is the walker's to do.
+fn first_assignment(program: &str, context: &Context) -> Option<u64> {
+    let spaced = program.replace('=', " = ");
+    let mut tokens = spaced.split_whitespace();
+    if tokens.next()? != "$T0" {
+        return None;
+    }
+    let mut stack: Vec<u64> = Vec::new();
+    for token in tokens {
+        let value = match token {
+            "=" => return stack.pop().filter(|_| stack.is_empty()),
+            "+" | "-" => {
+                let (right, left) = (stack.pop()?, stack.pop()?);
+                let sum = if token == "+" { left.wrapping_add(right) } else { left.wrapping_sub(right) };
+                sum & 0xffff_ffff
+            }
+            _ => match token.strip_prefix('$') {
+                Some(register) => context.by_name(register)?,
+                None => token.parse().ok()?,
+            },
+        };
+        stack.push(value);
+    }
+    None
 }
 
 const NOT_RESTORED: &str = "its register is not known in this frame";
@@ -157,4 +187,24 @@ fn low_half(bytes: &[u8; 16]) -> u64 {
     let mut low = [0; 8];
     low.copy_from_slice(&bytes[..8]);
     u64::from_le_bytes(low)
+}
+
+#[cfg(test)]
+mod tests {
+    use target::{ContextSource, reg};
+
+    use super::*;
+
+    #[test]
+    fn the_frame_base_of_a_program() {
+        let mut context = Context::new(Machine::X86, ContextSource::Thread);
+        context.set(reg::RBP, 0x10_f670);
+        let base = |program: &str| first_assignment(program, &context);
+        assert_eq!(base("$T0 $ebp = $eip $T0 4 + ^ ="), Some(0x10_f670));
+        assert_eq!(base("$T0 $ebp 204 + =$eip $T0 4 + ^ ="), Some(0x10_f73c));
+        assert_eq!(base("$T0 .raSearch = $eip $T0 ^ ="), None);
+        assert_eq!(base("$T0 $esp ="), None);
+        assert_eq!(base("$T0 + ="), None);
+        assert_eq!(base(""), None);
+    }
 }
