@@ -163,3 +163,116 @@ impl Scope for TargetScope<'_> {
         self.context.map_or(self.target.facts().machine, |c| c.machine).pointer_size()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evaluate;
+    use target::scripted::ScriptedTarget;
+    use target::{BugCheck, ContextSource, KernelThread, Machine, ProcessFacts, TargetKind, Thread, reg};
+
+    fn context() -> Context {
+        let mut context = Context::new(Machine::X64, ContextSource::Thread);
+        context.set_ip(0x40_1010);
+        context.set_sp(0x3000);
+        context.set(reg::RAX, 0x1234);
+        context
+    }
+
+    fn user() -> ScriptedTarget {
+        let thread = Thread { system_id: 0x200, teb: Some(0x7000), ..Thread::default() };
+        ScriptedTarget::new(Machine::X64)
+            .with_facts(|f| {
+                f.process =
+                    Some(ProcessFacts { pid: Some(0x788), peb: Some(0x6000), ..ProcessFacts::default() });
+            })
+            .with_module("app", 0x40_0000, 0x5000)
+            .with_symbol("app", "main", 0x40_1000)
+            .with_thread(thread, Some(context()))
+            .with_memory(0x3000, 0x40_2000u64.to_le_bytes())
+    }
+
+    #[test]
+    fn names_of_a_user_target() {
+        let (target, halt) = (user(), Halt::unbounded());
+        let values = std::array::from_fn(|n| n as u64 * 16);
+        let scope = TargetScope::new(&target, &halt).with_user_registers(&values);
+        for (text, expected) in [
+            ("app", 0x40_0000),
+            ("app!main+4", 0x40_1004),
+            ("@rax", 0x1234),
+            ("al", 0x34),
+            ("@$ip", 0x40_1010),
+            ("@$csp", 0x3000),
+            ("@$retreg", 0x1234),
+            ("poi(@rsp)", 0x40_2000),
+            ("@$peb", 0x6000),
+            ("@$teb", 0x7000),
+            ("@$tid", 0x200),
+            ("@$tpid", 0x788),
+            ("@$ptrsize", 8),
+            ("@$t3", 0x30),
+        ] {
+            assert_eq!(evaluate(text, &scope), Ok(expected), "{text}");
+        }
+        for text in ["@rbx", "@$t20", "@$bug_code", "app!none", "!main", "nosuch", "@xyz"] {
+            assert!(evaluate(text, &scope).is_err(), "{text}");
+        }
+        let unavailable = evaluate("@rbx", &scope).unwrap_err();
+        assert_eq!(TargetError::from(unavailable).category(), ("debugger", Some("register_unavailable")));
+    }
+
+    #[test]
+    fn another_context_takes_the_threads_place() {
+        let (target, halt) = (user(), Halt::unbounded());
+        let mut other = Context::new(Machine::X86, ContextSource::ContextRecord);
+        other.set(reg::RAX, 0xffff_ffff);
+        let scope = TargetScope::new(&target, &halt).with_context(Some(&other));
+        assert_eq!(evaluate("@eax", &scope), Ok(0xffff_ffff));
+        assert_eq!(evaluate("@$ptrsize", &scope), Ok(4));
+        assert!(evaluate("@rax", &scope).is_err(), "the context is a 32-bit one");
+    }
+
+    #[test]
+    fn names_of_a_kernel_target() {
+        let thread = KernelThread {
+            object: 0x8000,
+            process: 0x9000,
+            tid: Some(0x58),
+            pid: Some(4),
+            processor: Some(0),
+            state: None,
+            wait_reason: None,
+            irql: None,
+            stack_base: None,
+            stack_limit: None,
+            teb: None,
+        };
+        let target = ScriptedTarget::new(Machine::X64)
+            .with_facts(|f| f.kind = TargetKind::KernelDump)
+            .with_thread(Thread::default(), Some(context()))
+            .with_kernel_thread(thread)
+            .with_bug_check(BugCheck { code: 0x7e, parameters: [1, 2, 3, 4], driver: None });
+        let halt = Halt::unbounded();
+        let scope = TargetScope::new(&target, &halt);
+        for (text, expected) in [
+            ("@$thread", 0x8000),
+            ("@$proc", 0x9000),
+            ("@$tid", 0x58),
+            ("@$bug_code", 0x7e),
+            ("@$bug_param4", 4),
+        ] {
+            assert_eq!(evaluate(text, &scope), Ok(expected), "{text}");
+        }
+        assert!(evaluate("@$teb", &scope).is_err());
+    }
+
+    #[test]
+    fn a_break_is_heard() {
+        let target = user();
+        let halt = Halt::unbounded();
+        halt.flag().store(true, std::sync::atomic::Ordering::Relaxed);
+        let error = evaluate("app!main", &TargetScope::new(&target, &halt)).unwrap_err();
+        assert_eq!(TargetError::from(error), TargetError::Interrupted);
+    }
+}

@@ -240,4 +240,15 @@ mod tests {
         assert_eq!(path.to_string(), text);
         assert_eq!(SymbolPath::parse(&path.to_string()), path);
     }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(256))]
+
+        #[test]
+        fn any_text_is_read_and_reads_back(text in "[;*~/.: a-zS]{0,40}|((srv|cache|symsrv\\*symsrv.dll)\\*[^;]{0,20};?){0,4}") {
+            let path = SymbolPath::parse(&text);
+            let again = SymbolPath::parse(&path.to_string());
+            proptest::prop_assert_eq!(path.elements.len(), again.elements.len());
+        }
+    }
 }
