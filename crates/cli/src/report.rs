@@ -86,7 +86,7 @@ pub(crate) fn short(triaged: &Triaged, style: Style) -> String {
                 sureness(verdict.confidence)
             )
         }
-        None => "No crash is recorded in it.".to_owned(),
+        None => format!("No crash is recorded in it: {}", plain(why_none(triaged))),
     };
     let bucket =
         bucket(triaged).map(|bucket| format!("\n  {}", style.cyan(&plain(&bucket)))).unwrap_or_default();
@@ -242,8 +242,16 @@ fn exception(report: &mut Report, triage: &ExceptionTriage) {
     if let Some(recursion) = &triage.recursion {
         report.add("Recursion", format!("{} turns of {}", recursion.repeats, recursion.frames.join(" <- ")));
     }
-    let address = triage.exception.address.to_string();
-    report.add("Where", triage.exception.address_symbol.clone().unwrap_or(address));
+    let raised = record.address_symbol.clone().unwrap_or_else(|| record.address.to_string());
+    match &triage.analysis.symbol_name {
+        // A throw or a fast fail is raised in a library for somebody else.
+        Some(symbol) if *symbol != raised && record.address.0 != 0 => {
+            report.add("Where", symbol);
+            report.add("", format!("raised at {raised}"));
+        }
+        Some(symbol) => report.add("Where", symbol),
+        None => report.add("Where", raised),
+    }
     let thread = triage.thread_id.map(|thread| format!(", thread {thread:#x}")).unwrap_or_default();
     report.maybe("Process", triage.process_name.as_ref().map(|name| format!("{name}{thread}")));
 }
@@ -254,20 +262,19 @@ fn who(report: &mut Report, triaged: &Triaged) {
     if let Some(version) = &module.version {
         text.push_str(&format!(", version {version}"));
     }
-    // A reproducible build has a hash where others have a time.
-    if let Some(built) = built(module.timestamp) {
+    let dumped = triaged.opened.summary.dump.as_ref().and_then(|dump| dump.time.as_deref());
+    if let Some(built) = built(module.timestamp, dumped) {
         text.push_str(&format!(", built {built}"));
     }
     report.add("Who", text);
 }
 
-fn built(timestamp: u32) -> Option<String> {
+/// The day an image was built. A reproducible build has a hash where others have a time, which is
+/// seldom a day between the format's beginnings and the dump.
+fn built(timestamp: u32, dumped: Option<&str>) -> Option<String> {
     const YEAR_1995: u32 = 788_918_400;
-    const YEAR_2030: u32 = 1_893_456_000;
-    if !(YEAR_1995..YEAR_2030).contains(&timestamp) {
-        return None;
-    }
-    target::value::rfc3339(i64::from(timestamp), 0).map(|text| text.chars().take(10).collect())
+    let day: String = target::value::rfc3339(i64::from(timestamp), 0)?.chars().take(10).collect();
+    (timestamp >= YEAR_1995 && dumped.is_some_and(|dumped| day.as_str() <= dumped)).then_some(day)
 }
 
 fn system(report: &mut Report, triaged: &Triaged) {
@@ -336,7 +343,12 @@ fn next(report: &mut Report, triaged: &Triaged) {
     for text in missing(triaged) {
         report.lines.push(format!("  - {}", plain(&text)));
     }
-    let path = shell_quoted(&triaged.path.display().to_string());
+    let mut path = shell_quoted(&triaged.path.display().to_string());
+    for (option, value) in [("--symbols", &triaged.symbols), ("--images", &triaged.images)] {
+        if let Some(value) = value {
+            path.push_str(&format!(" {option} {}", shell_quoted(value)));
+        }
+    }
     let mut calls = vec![format!("windbg-mcp call execute --dump {path} --json '{{\"command\": \"~*k\"}}'")];
     if matches!(triaged.crash, Crash::BugCheck(_)) {
         calls =
@@ -368,9 +380,9 @@ fn missing(triaged: &Triaged) -> Vec<String> {
     out.extend(note);
     if let Some(module) = &triaged.module
         && matches!(module.symbols.as_str(), "none" | "deferred" | "export")
+        && let Some(note) = &module.symbols_note
     {
-        let why = module.symbols_note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
-        out.push(format!("{} has no symbols{why}; give --symbols the folder of its PDB", module.image_name));
+        out.push(format!("{} has no symbols: {note}", module.image_name));
     }
     out
 }

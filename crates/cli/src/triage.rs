@@ -60,6 +60,9 @@ pub(crate) struct Triaged {
     pub(crate) path: PathBuf,
     pub(crate) opened: Opened,
     pub(crate) crash: Crash,
+    /// As given on the command line.
+    pub(crate) symbols: Option<String>,
+    pub(crate) images: Option<String>,
     /// The module that is blamed, or the crash happened in.
     pub(crate) module: Option<ModuleRow>,
     /// The same as JSON: the tool's own answer.
@@ -81,6 +84,8 @@ struct Asker {
     client: Arc<Client>,
     bar: ProgressBar,
     path: PathBuf,
+    symbols: Option<String>,
+    images: Option<String>,
 }
 
 impl Asker {
@@ -185,7 +190,8 @@ async fn one(asker: Asker, args: Map<String, Value>) -> Outcome {
     }
     let (crash, triage, module) = result?;
     let answer = json!({ "open": answer, "triage": triage });
-    Ok(Triaged { path: asker.path, opened, crash, module, answer })
+    let (symbols, images) = (asker.symbols, asker.images);
+    Ok(Triaged { path: asker.path, opened, crash, symbols, images, module, answer })
 }
 
 /// One JSON object of a dump.
@@ -271,6 +277,12 @@ pub(crate) async fn run(asked: &Triage, supervisor: &Arc<Supervisor>) -> i32 {
 type Started = (PathBuf, tokio::task::JoinHandle<Outcome>);
 
 fn start(client: &Arc<Client>, bar: &ProgressBar, path: &Path, asked: &Triage) -> Started {
-    let asker = Asker { client: Arc::clone(client), bar: bar.clone(), path: path.to_owned() };
+    let asker = Asker {
+        client: Arc::clone(client),
+        bar: bar.clone(),
+        path: path.to_owned(),
+        symbols: asked.search.symbols.clone(),
+        images: asked.search.images.clone(),
+    };
     (path.to_owned(), tokio::spawn(one(asker, opening(path, &asked.search))))
 }

@@ -15,7 +15,7 @@ impl Surface {
 
     #[must_use]
     pub fn serves(&self, name: &str) -> bool {
-        self.names.iter().any(|served| *served == name)
+        self.names.contains(&name)
     }
 
     /// The served rows in `tools/list` order.

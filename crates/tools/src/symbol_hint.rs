@@ -29,7 +29,7 @@ pub(crate) fn hint(target: &dyn Target, frames: &[FrameInfo]) -> Option<String> 
     modules.truncate(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     Some(format!(
-        "no symbols for {}{more}; what Microsoft made has them under the symbol path {MICROSOFT}",
+        "no symbols for {}{more}: they are found beside the dump or on the symbol path; Microsoft's are on {MICROSOFT}",
         modules.join(", ")
     ))
 }

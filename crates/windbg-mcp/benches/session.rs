@@ -1,6 +1,8 @@
 //! Speed and memory of whole sessions, side by side in one run: process start to triage over stdio,
 //! peak memory on a large dump, latency of small reads. Prints a table; asserts nothing.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 #[path = "../tests/stdio/mod.rs"]
 mod stdio;
 

@@ -1,5 +1,7 @@
 //! The command line as people and scripts meet it.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod mcp;
 
 use std::path::Path;
@@ -49,7 +51,14 @@ fn triage_of(folder: &Path, name: &str, more: &[&str]) -> String {
 #[test]
 fn the_bundled_dump_is_triaged() {
     let folder = fixture("crash.dmp").parent().unwrap().to_owned();
-    insta::assert_snapshot!(triage_of(&folder, "crash.dmp", &[]));
+    // A rebuilt fixture crashes at another time on another thread.
+    let text = triage_of(&folder, "crash.dmp", &[]);
+    let lines = text.lines().map(|line| match line.split_once(", thread ") {
+        Some((process, _)) => process,
+        None if line.starts_with("When") => "When     [time]",
+        None => line,
+    });
+    insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The layers of ARCHITECTURE.md, checked on what cargo says the crates depend on.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 use std::collections::BTreeMap;
 
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};

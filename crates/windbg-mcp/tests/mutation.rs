@@ -4,6 +4,7 @@
 //! `WINDBG_MCP_MUTATIONS` sets how many (100 by default, 2,000 under `cargo xtask test`),
 //! `WINDBG_MCP_MUTATION_SEED` which.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 #![cfg(unix)]
 
 mod stdio;

@@ -1,5 +1,7 @@
 //! MCP over stdio: revisions, the list, refusals, progress, and how the process ends.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod mcp;
 
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! A bare MCP client over stdio, for tests and benchmarks that drive the binary.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, dead_code, unreachable_pub)]
+
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -9,6 +11,11 @@ use serde_json::{Value, json};
 
 /// No call may take longer.
 const CALL_BOUND: Duration = Duration::from_secs(10);
+
+/// The binary under test: this build's, or the one `WINDBG_MCP_BINARY` names (a release build).
+fn binary() -> std::ffi::OsString {
+    std::env::var_os("WINDBG_MCP_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_windbg-mcp").into())
+}
 
 /// A running server that has been initialised.
 pub struct Server {
@@ -20,7 +27,7 @@ pub struct Server {
 
 impl Server {
     pub fn start() -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_windbg-mcp"))
+        let mut child = Command::new(binary())
             .env("RUST_LOG", "off")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
