@@ -50,30 +50,27 @@ fn python() -> Result<()> {
     let interpreter = prerequisite::python()?;
     run(Command::new(interpreter)
         .args(["-m", "pytest", "-q", "tests/python"])
-        .env("WINDBG_MCP_BINARY", root().join("target/release/windbg-mcp"))
+        .env("WINDBG_MCP_BINARY", release_binary())
         .current_dir(root()))
 }
 
 /// The mutation run of the binary's own harness, on the release build.
 pub(crate) fn mutate(count: u32, seed: u64) -> Result<()> {
     run(cargo()
-        .args([
-            "test",
-            "--release",
-            "--locked",
-            "-p",
-            "windbg-mcp",
-            "--test",
-            "mutation",
-            "--",
-            "--nocapture",
-        ])
-        .args(["--include-ignored"])
+        .args(["test", "--locked", "-p", "windbg-mcp", "--test", "mutation", "--", "--nocapture"])
+        .env("WINDBG_MCP_BINARY", release_binary())
         .env("WINDBG_MCP_MUTATIONS", count.to_string())
         .env("WINDBG_MCP_MUTATION_SEED", seed.to_string()))
 }
 
-/// Benchmarks, side by side in one run.
+fn release_binary() -> std::path::PathBuf {
+    root().join("target/release/windbg-mcp")
+}
+
+/// Benchmarks of the release binary, side by side; only the harness is a debug build.
 pub(crate) fn bench() -> Result<()> {
-    run(cargo().args(["bench", "--locked", "-p", "windbg-mcp"]))
+    run(cargo().args(["build", "--release", "--locked", "--bin", "windbg-mcp"]))?;
+    run(cargo()
+        .args(["bench", "--locked", "--profile", "dev", "-p", "windbg-mcp"])
+        .env("WINDBG_MCP_BINARY", release_binary()))
 }
