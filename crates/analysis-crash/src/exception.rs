@@ -54,10 +54,10 @@ fn admit(target: &dyn Target, params: &ExceptionParams) -> Result<StoredEvent> {
     }
     let kind = target.facts().kind;
     if kind.is_kernel() {
-        return Err(TargetError::InvalidArgument(
+        return Err(TargetError::unsupported(
+            "wrong_target_kind",
             "exception_triage reads user-mode exceptions and this is a kernel session (a kernel crash dump stores \
-             no exception event); use crash_triage"
-                .into(),
+             no exception event); use crash_triage",
         ));
     }
     target.stored_event()?.ok_or_else(|| {

@@ -66,9 +66,9 @@ fn admit(target: &dyn Target, params: &CrashParams) -> Result<BugCheck> {
     }
     let kind = target.facts().kind;
     if !kind.is_kernel() {
-        return Err(TargetError::InvalidArgument(
-            "crash_triage reads kernel bug checks and this is a user-mode session; use exception_triage"
-                .into(),
+        return Err(TargetError::unsupported(
+            "wrong_target_kind",
+            "crash_triage reads kernel bug checks and this is a user-mode session; use exception_triage",
         ));
     }
     admit_analyzer(target, params)?;
@@ -91,7 +91,7 @@ fn admit_analyzer(target: &dyn Target, params: &CrashParams) -> Result<()> {
             "analyzer chooses an analysis and analyze is false; leave one of them out".into(),
         )),
         Some(Analyzer::Ext | Analyzer::Both) if target.command().is_none() => Err(TargetError::unsupported(
-            "no_extension",
+            "no_ext",
             "analyzer ext is Microsoft's !analyze, which this engine does not have; use native or auto here, or open \
              the dump with engine dbgeng",
         )),

@@ -37,7 +37,7 @@ fn raised(fake: &mut Fake, code: u32, parameters: &[u64]) -> ExceptionTriage {
 fn refusals() {
     let kernel = Fake::new(TargetKind::KernelDump, Machine::X64);
     let error = exception_triage(&kernel, &ExceptionParams::default(), &Halt::unbounded()).unwrap_err();
-    assert_eq!(error.category().0, "invalid_argument");
+    assert_eq!(error.category(), ("unsupported", Some("wrong_target_kind")));
     assert!(error.to_string().contains("crash_triage"));
     let error = exception_triage(&user(), &ExceptionParams::default(), &Halt::unbounded()).unwrap_err();
     assert_eq!(error.category(), ("debugger", Some("no_exception")));

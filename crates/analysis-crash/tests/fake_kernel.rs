@@ -73,7 +73,7 @@ fn refusals() {
     let params = CrashParams::default();
     let user = Fake::new(TargetKind::UserDump, Machine::X64);
     let error = crash_triage(&user, &params, &Halt::unbounded()).unwrap_err();
-    assert_eq!(error.category().0, "invalid_argument");
+    assert_eq!(error.category(), ("unsupported", Some("wrong_target_kind")));
     assert!(error.to_string().contains("exception_triage"));
     let mut dump = kernel();
     dump.bug(0, [0; 4]);
@@ -88,7 +88,7 @@ fn refusals() {
         let params = CrashParams { analyze, analyzer, ..CrashParams::default() };
         crash_triage(&crashed, &params, &Halt::unbounded()).map_err(|e| e.category())
     };
-    assert_eq!(ask(true, Some(Analyzer::Ext)).unwrap_err(), ("unsupported", Some("no_extension")));
+    assert_eq!(ask(true, Some(Analyzer::Ext)).unwrap_err(), ("unsupported", Some("no_ext")));
     assert_eq!(ask(false, Some(Analyzer::Native)).unwrap_err().0, "invalid_argument");
     assert!(ask(true, Some(Analyzer::Native)).unwrap().ext_analysis.is_none());
     for frames in [0, 129] {

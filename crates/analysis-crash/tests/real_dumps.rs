@@ -310,7 +310,7 @@ fn other_kernel_dumps() {
     let wrong = with_target("kernel/triage_x64_19041_7e.dmp", false, |t| {
         exception_triage(t, &ExceptionParams::default(), &halt()).unwrap_err().category().0
     });
-    assert_eq!(wrong, Some("invalid_argument"));
+    assert_eq!(wrong, Some("unsupported"));
 }
 
 /// Deterministic pseudo-random numbers (xorshift).
