@@ -142,10 +142,9 @@ fn how(status: Option<ExitStatus>, fatal: Option<&str>, cause: Option<Cause>, wo
     let ended = status.map_or_else(|| "it ended".to_owned(), |status| format!("it ended with {status}"));
     match (fatal, cause) {
         (Some(text), _) => format!("it sent what this server does not understand and was killed ({text})"),
-        (None, Some(Cause::Memory)) => format!(
-            "it reached its memory bound ({words}; WINDBG_MCP_WORKER_MEMORY_MB raises the bound, 1024 MiB \
-             without it); {ended}"
-        ),
+        (None, Some(Cause::Memory)) => {
+            format!("it reached its memory bound ({words}; WINDBG_MCP_WORKER_MEMORY_MB raises it); {ended}")
+        }
         (None, Some(Cause::Stack)) => format!("its stack overflowed; {ended}"),
         (None, None) => ended,
     }

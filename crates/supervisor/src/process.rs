@@ -57,11 +57,18 @@ fn withheld(name: &str) -> bool {
         || name.starts_with("WINDBG_MCP_LISTEN_TOKEN")
 }
 
+/// This executable; by what the kernel still holds of it when its file was replaced by an upgrade.
+fn own_image() -> Result<PathBuf, String> {
+    let own = std::env::current_exe()
+        .map_err(|error| format!("cannot find this executable to start a worker from: {error}"))?;
+    let held = PathBuf::from("/proc/self/exe");
+    Ok(if !own.exists() && held.exists() { held } else { own })
+}
+
 fn command(shared: &Shared) -> Result<(Command, PathBuf), String> {
     let image = match &shared.config.worker {
         Some(path) => path.clone(),
-        None => std::env::current_exe()
-            .map_err(|error| format!("cannot find this executable to start a worker from: {error}"))?,
+        None => own_image()?,
     };
     let mut command = Command::new(&image);
     command
@@ -116,6 +123,7 @@ pub(crate) async fn start(shared: &Arc<Shared>, id: &str) -> Result<Worker, Stri
         Ok(Ok(None)) => {
             let status = tokio::time::timeout(std::time::Duration::from_secs(1), child.wait()).await;
             let how = status.ok().and_then(Result::ok).map_or_else(String::new, |s| format!(" ({s})"));
+            last_words.all(std::time::Duration::from_secs(1)).await;
             let said = last_words.said().map_or_else(String::new, |words| format!("; it said: {words}"));
             format!("the engine worker {image} ended before it was ready{how}{said}")
         }

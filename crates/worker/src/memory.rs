@@ -7,8 +7,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Without a bound of its own a worker may hold this much.
-const DEFAULT_MIB: usize = 1024;
+/// Without a bound of its own a worker may hold this much; with what [`limit_data`] adds it stays
+/// within 1 GiB.
+const DEFAULT_MIB: usize = 768;
 /// Overrides it, in MiB.
 const VARIABLE: &str = "WINDBG_MCP_WORKER_MEMORY_MB";
 
