@@ -184,7 +184,8 @@ impl Session {
         if phase <= state.phase {
             return;
         }
-        tracing::info!(session = self.id, from = state.phase.name(), to = phase.name(), why, "session");
+        let because = why.map(|why| format!(": {why}")).unwrap_or_default();
+        tracing::info!("{} ({}) is {}, was {}{because}", self.id, self.aim, phase.name(), state.phase.name());
         state.phase = phase;
         state.since = Instant::now();
         state.why = why.map(ToOwned::to_owned);
