@@ -1,7 +1,7 @@
 #![no_main]
 //! Any text as a status code, read every way.
 
-use analysis_status::{StatusSpace, decode, parse_code, parameter_notes, render_status};
+use analysis_status::{StatusSpace, decode, parameter_notes, parse_code, render_status};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

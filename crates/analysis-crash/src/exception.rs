@@ -389,7 +389,8 @@ impl Case<'_> {
         let first = triage.frames.first()?;
         let module = self.modules.iter().find(|m| m.contains(first.address.0))?;
         let path = module.image_path.to_ascii_lowercase().replace('/', "\\");
-        Some(!path.contains("\\windows\\system32\\") && !path.contains("\\windows\\syswow64\\"))
+        let system = ["\\windows\\system32\\", "\\windows\\syswow64\\"].iter().any(|dir| path.contains(dir));
+        Some(!system && !user_bucket::is_runtime(&module.image_name))
     }
 }
 

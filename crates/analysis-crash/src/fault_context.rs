@@ -66,17 +66,26 @@ pub(crate) fn choose(
             );
         }
         0x101 => {
-            let processor = u32::try_from(p4).unwrap_or(u32::MAX);
+            let processor = processor_of(target, p3).or(u32::try_from(p4).ok()).unwrap_or(u32::MAX);
             use_thread(
                 target,
                 &mut fault,
                 ContextOf::Processor(processor),
-                "the hung processor (parameter 4)",
+                "the hung processor (parameter 3)",
             );
         }
         _ => {}
     }
     fault
+}
+
+/// `KPRCB.Number` of x64 (0x24, as the debugger data block says on every release since Vista).
+fn processor_of(target: &dyn Target, prcb: u64) -> Option<u32> {
+    if target.facts().machine != Machine::X64 || !is_kernel_half(Machine::X64, prcb) {
+        return None;
+    }
+    let number = target.read_u32(prcb.checked_add(0x24)?).ok()?;
+    target.facts().processors.is_none_or(|count| number < count).then_some(number)
 }
 
 fn keep(fault: &mut FaultContext, what: &str, address: u64, why: &str) {

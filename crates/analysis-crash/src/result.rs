@@ -554,3 +554,25 @@ pub struct Recursion {
     /// The frames of one turn, by name.
     pub frames: Vec<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema<T: JsonSchema>() -> serde_json::Value {
+        schemars::schema_for!(T).to_value()
+    }
+
+    /// Result types go out with every tool list: they stay small and one level of `$defs` deep.
+    #[test]
+    fn schemas_are_small_and_flat() {
+        for (name, schema) in [("crash", schema::<CrashTriage>()), ("exception", schema::<ExceptionTriage>())]
+        {
+            let text = schema.to_string();
+            assert!(text.len() < 20_000, "{name}: {} bytes", text.len());
+            assert!(schema["required"].as_array().is_some_and(|r| r.iter().any(|f| f == "verdict")));
+            let defs: Vec<&String> = schema["$defs"].as_object().into_iter().flat_map(|d| d.keys()).collect();
+            assert!(defs.len() <= 4, "{name}: {defs:?}");
+        }
+    }
+}

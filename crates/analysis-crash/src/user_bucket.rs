@@ -50,6 +50,11 @@ const RUNTIMES: [&str; 9] = [
     "coreclr",
 ];
 
+/// Whether an image is one of the system's or the compiler's runtimes, by its name alone.
+pub(crate) fn is_runtime(image: &str) -> bool {
+    RUNTIMES.contains(&stem(image).as_str())
+}
+
 fn is_machinery(frame: &FrameInfo, modules: &[Module], kind: ExceptionKind) -> bool {
     if let Some(function) = function_of(frame) {
         return MACHINERY.contains(&function);
@@ -64,8 +69,8 @@ fn is_machinery(frame: &FrameInfo, modules: &[Module], kind: ExceptionKind) -> b
             | ExceptionKind::GccThrow
             | ExceptionKind::Stowed
     );
-    let image = modules.iter().find(|m| m.contains(frame.address.0)).map(|m| stem(&m.image_name));
-    passes_through && image.is_some_and(|i| RUNTIMES.contains(&i.as_str()))
+    let module = modules.iter().find(|m| m.contains(frame.address.0));
+    passes_through && module.is_some_and(|m| is_runtime(&m.image_name))
 }
 
 /// Indices of the frames that may be followed up, best first: walked before guessed, and machinery last.
