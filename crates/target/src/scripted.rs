@@ -392,8 +392,11 @@ impl Target for ScriptedTarget {
         if frames.is_empty() {
             frames.push(self.frame_at(from));
         }
-        let end = if frames.len() > limit { WalkEnd::Limit } else { WalkEnd::Outermost };
-        frames.truncate(limit);
+        // The limit counts physical frames; inline ones come before the frame they share.
+        let physical = frames.iter().enumerate().filter(|(_, frame)| !frame.inline);
+        let kept = physical.take(limit).last().map_or(0, |(index, _)| index + 1);
+        let end = if frames.len() > kept { WalkEnd::Limit } else { WalkEnd::Outermost };
+        frames.truncate(kept);
         Ok(Stack { frames, end, limitations: Vec::new() })
     }
     fn scan_stack(&self, _: &Context, _: usize, _: &Halt) -> Result<Vec<Frame>> {
