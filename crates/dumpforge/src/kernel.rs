@@ -3,7 +3,6 @@
 use target::{Context, Machine, reg};
 
 use crate::bytes::{low16, put, put16, put32, put64, utf16};
-use crate::context::context_bytes;
 use crate::image::{Image, stand_in_kernel};
 use crate::layout::Layout;
 use crate::paging::{AddressSpace, Mapping, PhysicalMemory};
@@ -448,7 +447,7 @@ impl KernelForge {
         self.write_u64(at(layout.prcb_current_thread), thread);
         self.write_u64(at(layout.prcb_idle_thread), thread);
         self.write(at(layout.prcb_number), &number.to_le_bytes());
-        let record = context_bytes(&context);
+        let record = context.to_bytes();
         self.write(at(layout.prcb_context_frame), &record);
         // Crash processing stores the context elsewhere and leaves a pointer.
         let saved_context = if self.machine == Machine::X64 {

@@ -5,7 +5,6 @@ use std::io::{self, Cursor, Seek, SeekFrom, Write};
 use target::{Context, ContextSource, Machine};
 
 use crate::bytes::{low32, pad_to, put, put16, put32, put64};
-use crate::context::context_bytes;
 use crate::kernel::KernelForge;
 use crate::paging::PAGE;
 
@@ -182,7 +181,7 @@ impl KernelForge {
         }
         let context = self.crash_context();
         put(&mut out, 0x348, &vec![0; 3000]);
-        put(&mut out, 0x348, &context_bytes(&context));
+        put(&mut out, 0x348, &context.to_bytes());
         put(&mut out, 0xf00, &[0; 0x98]);
         put32(&mut out, 0xf00, 0x8000_0003);
         put32(&mut out, 0xf04, 1);

@@ -11,7 +11,6 @@
 mod bytes;
 mod code_arm64;
 mod code_x64;
-pub mod context;
 mod debugger_data;
 pub mod image;
 mod image_layout;
@@ -24,7 +23,6 @@ pub mod stack;
 mod triage;
 pub mod user;
 
-pub use context::context_bytes;
 pub use image::{Function, FunctionFacts, Image, ImageBuilder, Position};
 pub use kernel::{KernelForge, ProcessHandle, ThreadState};
 pub use kernel_write::{DumpType, Encoding};

@@ -7,7 +7,6 @@ use std::path::Path;
 use target::{Context, ExceptionRecord, Machine};
 
 use crate::bytes::{low32, pad_to, put, put16, put32, put64, utf16};
-use crate::context::context_bytes;
 use crate::image::{Function, Image, ImageBuilder};
 use crate::stack::{BuiltStack, FrameSpec, StackBuilder};
 
@@ -262,7 +261,7 @@ impl UserDump {
         let mut out = low32(self.threads.len()).to_le_bytes().to_vec();
         for thread in &self.threads {
             let mut record = vec![0; 48];
-            let mut context = context_bytes(&thread.context);
+            let mut context = thread.context.to_bytes();
             context.resize(context.len() + thread.extended as usize, 0xee);
             let rva = file.append(&context, 16);
             put32(&mut record, 0, thread.id);
@@ -317,7 +316,7 @@ impl UserDump {
             put64(&mut out, 40 + 8 * index, *parameter);
         }
         if let Some(context) = &exception.context {
-            let bytes = context_bytes(context);
+            let bytes = context.to_bytes();
             let rva = file.append(&bytes, 16);
             put32(&mut out, 160, low32(bytes.len()));
             put32(&mut out, 164, rva);
