@@ -58,6 +58,10 @@ impl NativeTarget {
     fn kernel(&self) -> Result<&KernelState> {
         match &self.side {
             Side::Kernel(kernel) => Ok(kernel),
+            _ if self.header_only.is_some() => Err(TargetError::unsupported(
+                "foreign_architecture",
+                "this is a kernel dump of a 32-bit system: only its header and driver list are read",
+            )),
             _ => Err(TargetError::unsupported(
                 "wrong_target_kind",
                 "this is no kernel target; open a kernel dump for processes, kernel threads and processors",
@@ -121,7 +125,7 @@ impl NativeTarget {
     }
 
     /// The machine code at `address` is of: its image's, else the selected context's.
-    fn machine_at(&self, address: u64) -> Machine {
+    pub(crate) fn machine_at(&self, address: u64) -> Machine {
         let image = self.core.module_at(address).and_then(|m| self.core.pe_of(&m)).and_then(|pe| pe.machine);
         image.unwrap_or_else(|| {
             // Outside images a WoW64 process runs 32-bit code below 4 GiB and 64-bit code above.
@@ -158,8 +162,8 @@ impl Target for NativeTarget {
     }
     fn unloaded_modules(&self) -> Result<Arc<[UnloadedModule]>> {
         Ok(match &self.side {
-            Side::User(process) => process.unloaded.clone().into(),
-            Side::Kernel(kernel) => kernel.unloaded.clone().into(),
+            Side::User(process) => Arc::clone(&process.unloaded),
+            Side::Kernel(kernel) => Arc::clone(&kernel.unloaded),
             Side::Image => Arc::default(),
         })
     }
@@ -209,8 +213,8 @@ impl Target for NativeTarget {
 
     fn threads(&self) -> Result<Arc<[Thread]>> {
         Ok(match &self.side {
-            Side::User(process) => process.threads.clone().into(),
-            Side::Kernel(kernel) => kernel.threads.clone().into(),
+            Side::User(process) => Arc::clone(&process.threads),
+            Side::Kernel(kernel) => Arc::clone(&kernel.threads),
             Side::Image => Arc::default(),
         })
     }

@@ -153,16 +153,21 @@ pub(crate) fn stack(target: &NativeTarget, from: &Context, limit: usize, halt: &
         }
         push_rows(target, frame, &mut frames);
     }
-    Ok(Stack { frames, end, limitations: limitations(target, &raw.limitations, end) })
+    let mut limitations = limitations(target, &raw.limitations, end);
+    if from.machine != Machine::X86 && target.machine_at(from.ip()) == Machine::X86 {
+        limitations.push(
+            "the thread was in 32-bit code; the 32-bit view (wow64) shows that code's callers".to_owned(),
+        );
+    }
+    Ok(Stack { frames, end, limitations })
 }
 
 fn limitations(target: &NativeTarget, found: &[String], end: WalkEnd) -> Vec<String> {
     let mut out: Vec<String> = found.to_vec();
-    if let WalkEnd::Lost(why) = end {
-        let said = out.iter().any(|l| l.contains(why));
-        if !said {
-            out.push(format!("the stack goes on, but could not be followed: {why}"));
-        }
+    if let WalkEnd::Lost(why) = end
+        && out.is_empty()
+    {
+        out.push(format!("the stack goes on, but could not be followed: {why}"));
     }
     if target.side.is_triage(&target.core) && matches!(end, WalkEnd::Lost(_)) {
         out.push(

@@ -41,3 +41,23 @@ fn every_image_conforms() {
     }
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
+
+/// The repository's own fixtures are always there.
+#[test]
+fn every_fixture_conforms() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    let mut seen = 0;
+    let mut broken = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if ![".dmp", ".exe", ".sys"].iter().any(|end| name.ends_with(end)) {
+            continue;
+        }
+        seen += 1;
+        let target = open(&entry.path(), &OpenOptions::default()).unwrap();
+        broken
+            .extend(target::conformance::check(target.as_ref()).into_iter().map(|f| format!("{name}: {f}")));
+    }
+    assert!(seen > 1, "no fixtures");
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}

@@ -12,6 +12,7 @@ mod user_modules;
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use dump::{KdDebuggerData, KernelDump};
 use target::{
@@ -34,8 +35,8 @@ pub(crate) struct KernelState {
     user_modules: RefCell<HashMap<u64, Vec<Module>>>,
     /// Base of the kernel image, if found.
     pub(crate) nt_base: Option<u64>,
-    pub(crate) threads: Vec<Thread>,
-    pub(crate) unloaded: Vec<UnloadedModule>,
+    pub(crate) threads: Arc<[Thread]>,
+    pub(crate) unloaded: Arc<[UnloadedModule]>,
     /// Why there is no module list, if there is none.
     pub(crate) modules_error: Option<TargetError>,
     pub(crate) limitations: Vec<String>,
@@ -69,8 +70,8 @@ impl KernelState {
             modules: list,
             user_modules: RefCell::default(),
             nt_base,
-            threads: Vec::new(),
-            unloaded,
+            threads: Arc::default(),
+            unloaded: unloaded.into(),
             modules_error,
             limitations,
             prcbs: Vec::new(),

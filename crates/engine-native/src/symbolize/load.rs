@@ -42,11 +42,10 @@ impl Symbolizer {
             None => None,
         };
         let found = found.or_else(|| self.isf(module, identity.as_ref(), &mut report));
-        let found = found.or_else(|| match identity {
-            None => self.by_name(module, &mut report),
-            Some(_) => None,
-        });
         let found = found.or_else(|| self.in_image(module));
+        // Headers that record no PDB are an answer; only where there are none a name may do.
+        let nameless = identity.is_none() && self.core.pe_of(module).is_none();
+        let found = found.or_else(|| if nameless { self.by_name(module, &mut report) } else { None });
         let exports = match &found {
             None => self.core.pe_of(module).and_then(|pe| self.exports(module, &pe)),
             Some(_) => None,
@@ -124,7 +123,9 @@ impl Symbolizer {
         let settings = Settings::with_network(self.paths.borrow().network);
         let halt = self.core.images.bound.lookup(LOOKUP_BUDGET);
         let search = find(&path, &wanted, &settings, &halt, &verify);
-        report.note = search.reason();
+        let missing =
+            |why: String| format!("{} {} was not found ({why})", identity.file_name(), identity.key());
+        report.note = search.reason().map(missing);
         report.mismatched = !search.mismatched.is_empty();
         report.cut_short = search.cut_short;
         let file = opened.into_inner()?;

@@ -5,6 +5,7 @@ mod wow64;
 
 use std::cell::OnceCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use target::{
     Context, ContextSource, ExceptionRecord, Machine, MemoryExt, Module, StoredEvent, Thread, UnloadedModule,
@@ -25,8 +26,8 @@ pub(crate) struct UserProcess {
     core: Rc<Core>,
     /// x86 code in a 64-bit process.
     pub(crate) wow64: bool,
-    pub(crate) threads: Vec<Thread>,
-    pub(crate) unloaded: Vec<UnloadedModule>,
+    pub(crate) threads: Arc<[Thread]>,
+    pub(crate) unloaded: Arc<[UnloadedModule]>,
     /// Where a minidump holds each thread's context, in thread order.
     contexts: Vec<dump::minidump::Location>,
     /// The exception as stored.
@@ -61,8 +62,8 @@ impl UserProcess {
         core.set_modules(modules);
         let mut process = Self {
             wow64: wow64 || wow64::cpu_areas_exist(&core, &raw_tebs(&core)),
-            threads: Vec::new(),
-            unloaded,
+            threads: Arc::default(),
+            unloaded: unloaded.into(),
             contexts: match &core.raw {
                 RawMemory::Minidump(dump) => dump.threads().iter().map(|t| t.context).collect(),
                 _ => Vec::new(),
@@ -73,7 +74,7 @@ impl UserProcess {
             regions: OnceCell::new(),
             core,
         };
-        process.threads = process.read_threads();
+        process.threads = process.read_threads().into();
         process.peb = process.find_peb();
         process
     }

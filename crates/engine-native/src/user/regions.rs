@@ -76,7 +76,7 @@ impl UserProcess {
         if self.peb == Some(address & !0xfff) {
             return Some("PEB".to_owned());
         }
-        for thread in &self.threads {
+        for thread in self.threads.iter() {
             let Some(teb) = thread.teb else { continue };
             if (teb..teb.saturating_add(0x2000)).contains(&address) {
                 return Some(format!("TEB of thread {:x}", thread.system_id));
