@@ -6,6 +6,7 @@ mod lab;
 mod prerequisite;
 mod process;
 mod suite;
+mod tables;
 mod wine;
 
 use clap::{Parser, Subcommand};
@@ -33,6 +34,11 @@ enum Chore {
         #[arg(long)]
         engine: Option<std::path::PathBuf>,
     },
+    /// Regenerates the name tables of `analysis-status` from the sources of the crate `windows`.
+    Tables {
+        /// The unpacked crate, `.../windows-0.62.2`.
+        windows: std::path::PathBuf,
+    },
     /// Installs and checks Microsoft's DbgEng under Wine, compilers and Rust targets, in `.lab`.
     Lab,
     /// Side-by-side speed and memory figures: release build, triage, reads (spec 80 section 13).
@@ -51,6 +57,9 @@ fn main() {
     let result = match Arguments::parse().chore {
         Chore::Test { steps } => suite::run_steps(&steps),
         Chore::Fixtures { check, engine } => fixtures::rebuild(check, engine.as_deref()),
+        Chore::Tables { windows } => {
+            tables::generate(&windows, &process::root().join("crates/analysis-status/data"))
+        }
         Chore::Lab => lab::set_up(),
         Chore::Bench => suite::bench(),
         Chore::Mutate { count, seed } => suite::mutate(count, seed),

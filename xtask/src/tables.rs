@@ -28,7 +28,7 @@ const EXTRA_BUG_CHECKS: [(u32, &str); 5] = [
 const STATUS_BUG_CHECKS: [u32; 4] = [0x4000_008a, 0x4000_00ad, 0x4000_01ee, 0x4000_01ef];
 
 /// `windows` is the source folder of the crate (`.../windows-0.62.2`), `out` the data folder.
-pub fn generate(windows: &Path, out: &Path) -> Result<()> {
+pub(crate) fn generate(windows: &Path, out: &Path) -> Result<()> {
     let mut source = String::new();
     collect(&windows.join("src/Windows"), &mut source)?;
     let mut tables: BTreeMap<&str, Table> = BTreeMap::new();
