@@ -9,7 +9,7 @@ use dumpforge::{
 };
 use engine_native::{OpenOptions, open, open_bytes};
 use target::{
-    Context, ContextOf, ContextSource, Found, Halt, Machine, MemoryExt, Selection, Target, TargetExt,
+    Context, ContextOf, ContextSource, Found, Halt, Machine, MemoryExt, Selection, Space, Target, TargetExt,
     Unreadable, View, WalkEnd, reg,
 };
 
@@ -165,6 +165,29 @@ fn an_encoded_debugger_block_is_read_without_symbols() {
     assert_eq!(target.processes(&halt()).unwrap().len(), 2);
     let context = target.context(ContextOf::Selected, View::Default).unwrap().unwrap();
     expect_stack(target.as_ref(), &context, &f.running.1, "encoded");
+}
+
+#[test]
+fn five_level_tables_are_recognised() {
+    let mut f = forged(Machine::X64);
+    // A fifth level above the tables there are: both halves lead to them.
+    let top = f.forge.memory.allocate() << 12;
+    let below = f.forge.system.root | 0x63;
+    for index in [0u64, 511] {
+        f.forge.memory.write(top + 8 * index, &below.to_le_bytes());
+    }
+    let system = f.forge.process_object(f.forge.system_process());
+    f.forge.write_u64(system + 0x28, top | 2);
+    let mut bytes = f.forge.dump(DumpType::BitmapFull).unwrap();
+    bytes[0x10..0x18].copy_from_slice(&(top | 2).to_le_bytes());
+    let target = open_bytes(bytes, "la57.dmp", &OpenOptions::default()).unwrap();
+    assert_eq!(target.modules().unwrap()[0].name, "nt");
+    let context = target.context(ContextOf::Selected, View::Default).unwrap().unwrap();
+    expect_stack(target.as_ref(), &context, &f.running.1, "five levels");
+    let root = Space::Root(top);
+    let mut byte = [0];
+    assert_eq!(target.read(root, f.forge.symbol("NtBuildLab"), &mut byte).stopped, None);
+    assert_eq!(&byte, b"1");
 }
 
 #[test]
