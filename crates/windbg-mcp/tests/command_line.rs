@@ -49,8 +49,9 @@ fn triage_of(folder: &Path, name: &str, more: &[&str]) -> String {
 }
 
 #[test]
-fn the_bundled_dump_is_triaged() {
+fn the_bundled_dumps_are_triaged() {
     let folder = fixture("crash.dmp").parent().unwrap().to_owned();
+    insta::assert_snapshot!("bundled_kernel_dump", triage_of(&folder, "kernel.dmp", &[]));
     // A rebuilt fixture crashes at another time on another thread.
     let text = triage_of(&folder, "crash.dmp", &[]);
     let lines = text.lines().map(|line| match line.split_once(", thread ") {
@@ -58,7 +59,7 @@ fn the_bundled_dump_is_triaged() {
         None if line.starts_with("When") => "When     [time]",
         None => line,
     });
-    insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
+    insta::assert_snapshot!("bundled_user_dump", lines.collect::<Vec<_>>().join("\n"));
 }
 
 #[test]

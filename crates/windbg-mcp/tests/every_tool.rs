@@ -54,13 +54,19 @@ fn every_tool_answers_well_and_badly_in_both_eras() {
         for name in names.iter().filter(|name| !["end_session", "crash_triage"].contains(&name.as_str())) {
             client.text(name, good(name));
         }
+        let kernel = client.ok("open_dump", json!({ "path": fixture("kernel.dmp") }));
+        assert_eq!(kernel["summary"]["kernel_mode"], true);
+        let triage = client.ok("crash_triage", json!({ "session_id": kernel["session_id"] }));
+        assert_eq!(triage["bug_check"]["code"], "0x000000d1");
+        client.ok("end_session", json!({ "session_id": kernel["session_id"] }));
+        client.ok("open_dump", good("open_dump"));
         for name in &names {
             let (arguments, category) = bad(name);
             let error = client.err(name, arguments.clone());
             assert_eq!(error["category"], category, "{name} {arguments}: {error}");
         }
         let opened = client.ok("session_status", json!({}))["sessions"].as_array().unwrap().len();
-        assert_eq!(opened, 2);
+        assert_eq!(opened, 3);
         for _ in 0..opened {
             assert_eq!(client.ok("end_session", json!({}))["released"], true);
         }

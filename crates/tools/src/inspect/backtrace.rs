@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use target::{Frame, FrameInfo, WalkEnd};
+use target::{Context, Frame, FrameInfo, WalkEnd};
 
 use crate::error::ToolError;
 use crate::prose::Fragment;
@@ -60,6 +60,17 @@ fn first(frames: &[Frame], limit: usize) -> (&[Frame], bool) {
     (frames, false)
 }
 
+/// Where the walk was lost, what lies above it on the stack and looks like return addresses.
+fn guess(job: &Job<'_>, from: &Context, limit: usize, frames: &mut Vec<Frame>) {
+    let walked: Vec<u64> = frames.iter().filter(|frame| !frame.inline).map(|frame| frame.ip).collect();
+    let above = frames.last().map_or(0, |frame| frame.sp);
+    let room = limit.saturating_sub(walked.len());
+    // A few more than there is room for: what was walked is met again.
+    let Ok(found) = job.target.scan_stack(from, room + walked.len(), job.halt) else { return };
+    let new = found.into_iter().filter(|frame| frame.sp > above && !walked.contains(&frame.ip));
+    frames.extend(new.take(room));
+}
+
 fn ended(end: WalkEnd) -> Option<String> {
     match end {
         WalkEnd::Outermost | WalkEnd::Limit => None,
@@ -113,7 +124,10 @@ impl WorkerTool for Backtrace {
         };
         if let Some(context) = owned.context {
             // One more than asked: a stack of exactly `limit` frames is not truncated.
-            let walked = job.target.stack(&context, limit + 1, job.halt)?;
+            let mut walked = job.target.stack(&context, limit + 1, job.halt)?;
+            if matches!(walked.end, WalkEnd::Lost(_) | WalkEnd::NoProgress) {
+                guess(job, &context, limit, &mut walked.frames);
+            }
             let (frames, more) = first(&walked.frames, limit);
             out.frames = frames.iter().enumerate().map(|(index, f)| FrameInfo::new(index, f)).collect();
             out.frames_truncated = more;
