@@ -53,7 +53,14 @@ pub struct RunStop {
 
 /// Letting the target move.
 pub trait Run {
-    /// Resumes and waits. `on_moving` is called once the target really moves.
+    /// Resumes and waits until the target stops. `on_moving` is called once the target really moves.
+    ///
+    /// A breakpoint at the current instruction is stepped off. When `bound` (never zero) or the halt's
+    /// deadline passes, the engine breaks in and says `timed_out`; when the halt's flag is raised, it
+    /// breaks in and says `interrupted`; when the target stopped by itself at that moment, `reason` is
+    /// the target's own. The thread of the stop becomes the selected one. A break left over from an
+    /// earlier run is drained first. Caches of memory, modules and threads are dropped, also when the
+    /// run fails. An exception is passed on as not handled; a breakpoint, step or break-in is handled.
     fn resume(&self, how: Resume, bound: Duration, on_moving: &dyn Fn(), halt: &Halt) -> Result<RunStop>;
 }
 
@@ -68,25 +75,37 @@ pub enum Access {
 }
 
 /// A breakpoint to set or as it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Breakpoint {
+    /// Chosen by the engine; ignored by [`Breakpoints::add`].
     pub id: u32,
+    /// Where it is. To be set without one: deferred, `expression` is looked at again whenever a module loads.
     pub address: Option<u64>,
+    /// How it was asked for; passed the operand guard.
     pub expression: Option<String>,
     pub watch: Option<(Access, u8)>,
+    /// Run at each hit; `gc` at its end goes on.
     pub command: Option<String>,
+    /// Kept by the engine. It may go on by itself where this is zero; `control` looks at it after
+    /// every stop in any case.
     pub condition: Option<String>,
+    /// System thread id.
     pub thread: Option<u32>,
     pub enabled: bool,
     pub one_shot: bool,
+    /// Stops at this arrival, 1 for the first.
     pub pass_count: u32,
+    /// Arrivals until the next stop, if the engine says.
+    pub passes_remaining: Option<u32>,
     pub hits: Option<u32>,
 }
 
-/// Breakpoints.
+/// Breakpoints. `control` decides what may be set; an engine sets it or leaves nothing behind.
 pub trait Breakpoints {
+    /// Sets it and answers it as read back.
     fn add(&self, breakpoint: &Breakpoint) -> Result<Breakpoint>;
     fn remove(&self, id: u32) -> Result<()>;
+    /// All that were set, the engine's own temporary ones left out.
     fn list(&self) -> Result<Vec<Breakpoint>>;
 }
 

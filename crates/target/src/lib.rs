@@ -224,6 +224,8 @@ impl<T: Target + ?Sized> TargetExt for T {}
 pub trait Progress {
     /// A step in words, e.g. "loading symbols of nt".
     fn step(&self, text: &str);
+    /// The target moves now: a run is on its way, and nothing can be read until it stops.
+    fn moving(&self) {}
 }
 
 /// Progress nobody listens to.
