@@ -251,3 +251,8 @@ pub(crate) fn identity_in_memory(core: &Core, base: u64) -> Option<Pe> {
 pub(crate) fn pdb_in_memory(core: &Core, module: &Module, pe: &Pe) -> Option<target::PdbIdentity> {
     pe.pdb(&RawImage { core, base: module.base })
 }
+
+/// File version from the version resource in the dump's memory.
+pub(crate) fn version_in_memory(core: &Core, module: &Module, pe: &Pe) -> Option<[u16; 4]> {
+    pe.version(&RawImage { core, base: module.base })?.file_version
+}

@@ -246,6 +246,10 @@ fn acceptance_12_legacy_full_dump_in_a_cab() {
     // The file records neither; the page every process shares does.
     assert_eq!(facts.time.as_deref(), Some("2019-04-21T11:51:05.109Z"));
     assert_eq!(facts.uptime_ms, Some(((2 * 24 + 19) * 3600 + 2 * 60 + 7) * 1000 + 874));
+    // Identities come from the headers in memory; DbgEng says `kernel32.dll version: 10.0.17134.1`.
+    let kernel32 = target.module_named("KERNEL32").unwrap().unwrap();
+    assert_eq!(kernel32.file_version, Some([10, 0, 17134, 1]));
+    assert!(kernel32.timestamp != 0 && kernel32.pdb.is_some());
     let found = places(&walked(target.as_ref(), &selected(target.as_ref())));
     assert_eq!(
         found[..7],

@@ -12,7 +12,7 @@ use target::{
     View, base_name,
 };
 
-use crate::core::{Core, identity_in_memory, pdb_in_memory};
+use crate::core::{Core, identity_in_memory, pdb_in_memory, version_in_memory};
 use crate::module_names;
 use crate::raw::RawMemory;
 
@@ -364,6 +364,9 @@ fn complete(core: &Core, mut modules: Vec<Module>) -> Vec<Module> {
         }
         if module.pdb.is_none() {
             module.pdb = pdb_in_memory(core, module, &pe);
+        }
+        if module.file_version.is_none() {
+            module.file_version = version_in_memory(core, module, &pe);
         }
     }
     module_names::assign(&mut modules);
