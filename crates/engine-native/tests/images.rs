@@ -6,7 +6,7 @@ mod shared;
 
 use std::path::Path;
 
-use dumpforge::{Content, Function, ImageBuilder, UserDump};
+use dumpforge::{Content, Function, Image, ImageBuilder, UserDump};
 use engine_native::{OpenOptions, open};
 use shared::data;
 use target::{ContextOf, Guid, Halt, Machine, MemoryExt, SymbolState, Target, TargetExt, TargetKind, View};
@@ -132,4 +132,41 @@ fn damaged_pdbs_cost_their_module_only() {
         let _ = target.type_layout("crash!_EXCEPTION_RECORD");
         let _ = target.find_symbols("crash!*", 10, &Halt::unbounded());
     }
+}
+
+#[test]
+fn a_symbol_store_serves_pdb_and_image() {
+    let Some(data) = data() else { return };
+    let store = data.join("symsrv");
+    let file = std::fs::read(store.join("ShowSSEConfig.exe/63E6C7F78000/ShowSSEConfig.exe")).unwrap();
+    let image = Image::from_file("ShowSSEConfig.exe", file).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut dump = UserDump::new(image.machine);
+    let base = 0x7ff6_2000_0000;
+    dump.add_image(&image, base, r"C:\x\ShowSSEConfig.exe", false);
+    dump.memory.push((0x1000, Content::Zeros(16)));
+    let path = folder.path().join("stored.dmp");
+    std::fs::write(&path, dump.dump().unwrap()).unwrap();
+
+    let without = plain(&path);
+    assert_eq!(without.symbol_status(base, true).unwrap().state, SymbolState::None);
+    let options =
+        OpenOptions { symbol_path: Some(format!("srv*{}", store.display())), ..OpenOptions::default() };
+    let with = open(&path, &options).unwrap();
+    let status = with.symbol_status(base, true).unwrap();
+    assert_eq!((status.state, status.unmatched), (SymbolState::Pdb, false), "{status:?}");
+    assert_eq!(status.pdb.unwrap().key(), "A62592418D7807494C4C44205044422E1");
+    let entry = base + u64::from(image.entry_point);
+    assert_eq!(with.read_u8(entry).unwrap(), image.mapped_at(base)[image.entry_point as usize]);
+    assert!(with.symbol_at(entry).unwrap().is_some());
+    // The path may come later; what had symbols keeps them.
+    let mut paths = without.symbol_paths();
+    paths.symbols = options.symbol_path.unwrap();
+    without.set_symbol_paths(paths).unwrap();
+    assert_eq!(without.symbol_status(base, true).unwrap().state, SymbolState::Pdb);
+    without.set_symbol_paths(target::SymbolPaths::default()).unwrap();
+    assert_eq!(without.symbol_status(base, true).unwrap().state, SymbolState::Pdb);
+    without.reload(Some("showsse*"), false).unwrap();
+    assert_eq!(without.symbol_status(base, true).unwrap().state, SymbolState::None);
+    assert!(without.reload(Some("nothing"), false).is_err());
 }
