@@ -22,7 +22,7 @@ fn definition(entry: &ToolEntry, surface: &Surface) -> Value {
         },
     });
     if let (Value::Object(map), Some(schema)) = (&mut out, entry.output_schema()) {
-        map.insert("outputSchema".into(), schema);
+        map.insert("outputSchema".into(), schema.clone());
     }
     out
 }

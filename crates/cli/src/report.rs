@@ -243,14 +243,14 @@ fn exception(report: &mut Report, triage: &ExceptionTriage) {
         report.add("Recursion", format!("{} turns of {}", recursion.repeats, recursion.frames.join(" <- ")));
     }
     let raised = record.address_symbol.clone().unwrap_or_else(|| record.address.to_string());
-    match &triage.analysis.symbol_name {
-        // A throw or a fast fail is raised in a library for somebody else.
-        Some(symbol) if *symbol != raised && record.address.0 != 0 => {
-            report.add("Where", symbol);
-            report.add("", format!("raised at {raised}"));
-        }
-        Some(symbol) => report.add("Where", symbol),
-        None => report.add("Where", raised),
+    let symbol = triage.analysis.symbol_name.as_ref().unwrap_or(&raised);
+    // With its source line, where a frame has one.
+    let frame = triage.frames.iter().chain(&triage.throw_frames).find(|frame| frame.place() == *symbol);
+    report.add("Where", frame.map_or_else(|| symbol.clone(), place));
+    // A throw or a fast fail is raised in a library for somebody else.
+    let module = |name: &str| name.split(['!', '+']).next().unwrap_or_default().to_ascii_lowercase();
+    if module(symbol) != module(&raised) && record.address.0 != 0 {
+        report.add("", format!("raised at {raised}"));
     }
     let thread = triage.thread_id.map(|thread| format!(", thread {thread:#x}")).unwrap_or_default();
     report.maybe("Process", triage.process_name.as_ref().map(|name| format!("{name}{thread}")));

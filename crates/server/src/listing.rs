@@ -22,11 +22,11 @@ fn row(entry: &ToolEntry, surface: &Surface) -> Tool {
         Some(hints.idempotent),
         Some(hints.open_world),
     );
-    let tool = Tool::new(entry.name, entry.description(surface), object(entry.input_schema()))
+    let tool = Tool::new(entry.name, entry.description(surface), object(entry.input_schema().clone()))
         .with_title(entry.title)
         .with_annotations(annotations);
     match entry.output_schema() {
-        Some(schema) => tool.with_raw_output_schema(object(schema)),
+        Some(schema) => tool.with_raw_output_schema(object(schema.clone())),
         None => tool,
     }
 }

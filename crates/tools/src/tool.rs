@@ -1,6 +1,6 @@
 //! What a tool is, and its type-erased row.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -130,8 +130,9 @@ pub struct ToolEntry {
     pub raw: bool,
     pub while_running: bool,
     pub run: Run,
-    pub(crate) input: fn() -> Value,
-    pub(crate) output: fn() -> Value,
+    /// Made once: every call is checked against it.
+    pub(crate) input: LazyLock<Value>,
+    pub(crate) output: LazyLock<Value>,
     pub(crate) loosen: fn(&mut Map<String, Value>),
     pub(crate) check: fn(&Value) -> Result<(), Vec<String>>,
     pub(crate) retires: fn(&Value) -> bool,
@@ -160,8 +161,8 @@ impl ToolEntry {
             raw: T::RAW,
             while_running: T::WHILE_RUNNING,
             run,
-            input: crate::schema::input::<T::Params>,
-            output: crate::schema::output::<T::Output>,
+            input: LazyLock::new(crate::schema::input::<T::Params>),
+            output: LazyLock::new(crate::schema::output::<T::Output>),
             loosen: T::loosen,
             check: |args| match serde_json::from_value::<T::Params>(args.clone()) {
                 Ok(params) => T::check(&params),
@@ -204,14 +205,14 @@ impl ToolEntry {
 
     /// The JSON schema of the arguments.
     #[must_use]
-    pub fn input_schema(&self) -> Value {
-        (self.input)()
+    pub fn input_schema(&self) -> &Value {
+        &self.input
     }
 
     /// The JSON schema of both result branches; `None` for the raw hatches.
     #[must_use]
-    pub fn output_schema(&self) -> Option<Value> {
-        (!self.raw).then(|| (self.output)())
+    pub fn output_schema(&self) -> Option<&Value> {
+        (!self.raw).then(|| &*self.output)
     }
 
     #[must_use]

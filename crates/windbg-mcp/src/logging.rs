@@ -1,6 +1,5 @@
 //! The log: standard error and the ring that `server_log` reads, under one filter.
 
-use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use supervisor::{LogRing, RingLayer};
@@ -27,9 +26,7 @@ fn filter(serving: bool) -> Result<EnvFilter, ParseError> {
 pub(crate) fn start(serving: bool) -> Result<Arc<LogRing>, ParseError> {
     let records = supervisor::Config::from_env().map_or(1000, |config| config.log_records);
     let ring = Arc::new(LogRing::new(records));
-    let stderr = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
+    let stderr = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
     tracing_subscriber::registry()
         .with(filter(serving)?)
         .with(stderr)

@@ -115,6 +115,36 @@ fn a_pipe_gets_no_colour() {
     assert!(!text.contains('\u{1b}'));
 }
 
+/// Runs the command line on a terminal that `script` (util-linux) makes.
+#[cfg(target_os = "linux")]
+fn on_a_terminal(prefix: &str, dump: &Path) -> Option<String> {
+    let line = format!("{prefix} {} triage {}", env!("CARGO_BIN_EXE_windbg-mcp"), dump.display());
+    let output =
+        Command::new("script").args(["-qec", line.trim(), "/dev/null"]).stdin(Stdio::null()).output();
+    match output {
+        Ok(output) => {
+            let text = out(&output);
+            assert_eq!(output.status.code(), Some(0), "{text}");
+            Some(text)
+        }
+        Err(error) => {
+            assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "CI without script: {error}");
+            println!("not run: no script command");
+            None
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_terminal_gets_colour_unless_it_says_no() {
+    let bold = "\u{1b}[1mcrash.exe wrote to a null pointer";
+    let Some(text) = on_a_terminal("env -u NO_COLOR TERM=xterm", &fixture("crash.dmp")) else { return };
+    assert!(text.contains(bold), "{text}");
+    let Some(text) = on_a_terminal("env NO_COLOR=1 TERM=xterm", &fixture("crash.dmp")) else { return };
+    assert!(!text.contains(bold) && text.contains("crash.exe wrote to a null pointer"), "{text}");
+}
+
 #[test]
 fn wrong_usage_is_code_2_and_says_what_is_right() {
     for (arguments, said) in [

@@ -39,7 +39,7 @@ impl Tool for EndSession {
     const TITLE: &'static str = "End a session";
     const HINTS: Hints = Hints::END;
     const PROSE: &'static [Fragment] =
-        &[Fragment::Fixed("Closes a session and frees its slot; what it was running is stopped.")];
+        &[Fragment::Fixed("Closes a session and frees its slot; a call still running gets 20 s to finish.")];
     const WHILE_RUNNING: bool = true;
     type Params = Params;
     type Output = Output;
