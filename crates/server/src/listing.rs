@@ -6,9 +6,9 @@ use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::Value;
 use tools::{Surface, ToolEntry};
 
-fn object(schema: Value) -> Arc<JsonObject> {
+fn object(schema: &Value) -> Arc<JsonObject> {
     match schema {
-        Value::Object(map) => Arc::new(map),
+        Value::Object(map) => Arc::new(map.clone()),
         _ => Arc::default(),
     }
 }
@@ -22,11 +22,11 @@ fn row(entry: &ToolEntry, surface: &Surface) -> Tool {
         Some(hints.idempotent),
         Some(hints.open_world),
     );
-    let tool = Tool::new(entry.name, entry.description(surface), object(entry.input_schema().clone()))
+    let tool = Tool::new(entry.name, entry.description(surface), object(entry.input_schema()))
         .with_title(entry.title)
         .with_annotations(annotations);
     match entry.output_schema() {
-        Some(schema) => tool.with_raw_output_schema(object(schema.clone())),
+        Some(schema) => tool.with_raw_output_schema(object(schema)),
         None => tool,
     }
 }

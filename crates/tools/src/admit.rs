@@ -35,7 +35,7 @@ pub fn admit(entry: &'static ToolEntry, args: Option<Map<String, Value>>) -> Res
     let mut args = Value::Object(args);
     let schema = entry.input_schema();
     let mut problems = Vec::new();
-    normalise(&mut args, &schema, "", entry.name, &mut problems);
+    normalise(&mut args, schema, "", entry.name, &mut problems);
     if problems.is_empty()
         && let Err(more) = (entry.check)(&args)
     {
