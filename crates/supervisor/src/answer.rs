@@ -97,9 +97,12 @@ pub(crate) fn finish(
     if tool.raw {
         return Ok(CallResult { structured: None, text, is_error: false });
     }
-    let structured = with_status(data).ok_or_else(|| {
+    let mut structured = with_status(data).ok_or_else(|| {
         ToolError::new(Category::Internal, format!("{} answered no object; please report it", tool.name))
     })?;
+    if interrupted && let Value::Object(answer) = &mut structured {
+        answer.insert("interrupted".into(), Value::Bool(true));
+    }
     let bytes = serialised_len(&structured);
     if bytes > bound {
         return Err(too_large(tool, bytes, bound));
@@ -147,6 +150,15 @@ mod tests {
         assert_eq!((whole.text.as_str(), whole.structured, whole.is_error), ("half", None, false));
         let cut = finish(execute(), data, true, &Surface::all(), 1 << 20).unwrap();
         assert_eq!(cut.text, "half\n[interrupted on request, partial]");
+    }
+
+    #[test]
+    fn a_cut_success_says_so_in_both_halves() {
+        let data = json!({ "records": [], "matched": 0, "next_since": 0, "held": 0, "capacity": 1 });
+        let log = tools::find("server_log").unwrap();
+        let cut = finish(log, data, true, &Surface::all(), 1 << 20).unwrap();
+        assert!(cut.text.ends_with("[interrupted on request, partial]"), "{}", cut.text);
+        assert_eq!(cut.structured.unwrap()["interrupted"], true);
     }
 
     #[test]
