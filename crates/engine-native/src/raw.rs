@@ -43,11 +43,7 @@ impl RawMemory {
         match (self, space) {
             (Self::Minidump(dump), Space::Virtual) => dump.read(space, address, buffer),
             (Self::UserFull(dump), Space::Virtual) => dump.read(space, address, buffer),
-            (Self::Paged(t), Space::Virtual) => {
-                let root =
-                    if is_kernel_half(address) || user_root == 0 { t.system_root() } else { user_root };
-                t.read(root, address, buffer)
-            }
+            (Self::Paged(t), Space::Virtual) => read_virtual(t, address, user_root, buffer),
             (Self::Paged(t), Space::Root(root)) => t.read(root, address, buffer),
             (Self::Paged(t), Space::Physical) => t.physical().read_physical(address, buffer),
             (Self::Blocks(dump), Space::Virtual) => dump.read_virtual(address, buffer),
@@ -68,6 +64,29 @@ impl RawMemory {
             Self::Nothing => Some(Vec::new()),
             Self::Paged(_) => None,
         }
+    }
+}
+
+/// Kernel addresses through the kernel's tables, user addresses through the selected process's. What
+/// the kernel's tables lack may be session space, which only processes of the session map.
+fn read_virtual(
+    translator: &Translator<DumpPages>,
+    address: u64,
+    user_root: u64,
+    buffer: &mut [u8],
+) -> ReadOutcome {
+    let system = translator.system_root();
+    if !is_kernel_half(address) && user_root != 0 {
+        return translator.read(user_root, address, buffer);
+    }
+    let outcome = translator.read(system, address, buffer);
+    let in_session = outcome.stopped == Some(Unreadable::NotPresent) && user_root & !0xfff != system;
+    match address.checked_add(outcome.read as u64) {
+        Some(hole) if in_session && user_root != 0 && is_kernel_half(hole) => {
+            let more = translator.read(user_root, hole, &mut buffer[outcome.read..]);
+            ReadOutcome { read: outcome.read + more.read, stopped: more.stopped }
+        }
+        _ => outcome,
     }
 }
 

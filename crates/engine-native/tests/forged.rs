@@ -259,3 +259,27 @@ fn a_large_dump_is_mapped_not_read() {
         assert!(after.saturating_sub(before) < 100 << 20, "{} bytes more", after - before);
     }
 }
+
+#[test]
+fn session_space_is_read_through_a_process_of_the_session() {
+    let mut f = forged(Machine::X64);
+    // A stretch of kernel addresses that only the application's tables map.
+    let session = 0xffff_f900_0000_1000u64;
+    let space = f.forge.process_space(f.application);
+    space.write(&mut f.forge.memory, session, b"session");
+    // The forge gives every process the system's kernel half when it writes the dump: put the
+    // process's own root entry back into the file.
+    let slot = space.root + 8 * (session >> 39 & 0x1ff);
+    let entry = f.forge.memory.read(slot, 8);
+    let mut bytes = f.forge.dump(DumpType::BitmapFull).unwrap();
+    let root = f.forge.memory.read(space.root, 0x1000);
+    let page =
+        (0..bytes.len() / 0x1000).map(|n| n * 0x1000).find(|&at| bytes[at..at + 0x1000] == root[..]).unwrap();
+    let at = page + usize::try_from(slot & 0xfff).unwrap();
+    bytes[at..at + 8].copy_from_slice(&entry);
+    let target = open_bytes(bytes, "session.dmp", &OpenOptions::default()).unwrap();
+    assert_eq!(target.read_u8(session).unwrap_err().why, Unreadable::NotPresent);
+    let application = f.forge.process_object(f.application);
+    target.select(Selection { process: Some(application), ..target.selection() }).unwrap();
+    assert_eq!(target.read_array::<7>(session).unwrap(), *b"session");
+}
