@@ -13,16 +13,18 @@
 //! assert_eq!(target.symbol_at(0x1014).unwrap().unwrap().displacement, 4);
 //! ```
 
+mod live;
 mod script;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::capability::{Command, CommandOutput};
+use crate::capability::{Breakpoint, Command, CommandOutput};
 use crate::*;
 
-pub use script::{Played, Script, ScriptBytes, ScriptModule, Step, play};
+pub use live::{ScriptRun, ScriptStop};
+pub use script::{Played, Script, ScriptBytes, ScriptEnding, ScriptModule, Step, play};
 
 /// The scripted target. Everything not set is absent, and says so.
 #[derive(Debug)]
@@ -45,6 +47,14 @@ pub struct ScriptedTarget {
     failures: BTreeMap<&'static str, TargetError>,
     commands: BTreeMap<String, Vec<Step>>,
     release: Vec<Step>,
+    ending: Ending,
+    runs: Vec<ScriptRun>,
+    resumes: Cell<usize>,
+    breakpoints: RefCell<Vec<Breakpoint>>,
+    next_breakpoint: Cell<u32>,
+    /// Where the selected thread stands since the last run that said so.
+    ip: Cell<Option<u64>>,
+    gone: Cell<bool>,
     selection: Cell<Selection>,
     paths: RefCell<SymbolPaths>,
     history: RefCell<Vec<String>>,
@@ -92,25 +102,17 @@ impl ScriptedTarget {
             failures: BTreeMap::new(),
             commands: BTreeMap::new(),
             release: Vec::new(),
+            ending: Ending::Closed,
+            runs: Vec::new(),
+            resumes: Cell::default(),
+            breakpoints: RefCell::default(),
+            next_breakpoint: Cell::default(),
+            ip: Cell::default(),
+            gone: Cell::default(),
             selection: Cell::default(),
             paths: RefCell::default(),
             history: RefCell::default(),
         }
-    }
-
-    /// An x64 target as `script` describes it. Its `open` and `load` steps are the opener's.
-    #[must_use]
-    pub fn from_script(script: &Script) -> Self {
-        let mut target = Self::new(Machine::X64);
-        for bytes in &script.memory {
-            target.memory.add(bytes.address.0, bytes.bytes.0.clone());
-        }
-        for module in &script.modules {
-            target = target.with_module(&module.name, module.base.0, module.size);
-        }
-        target.commands.clone_from(&script.commands);
-        target.release.clone_from(&script.release);
-        target
     }
 
     /// Edits the facts: kind, version, limitations.
@@ -232,7 +234,19 @@ impl ScriptedTarget {
         self
     }
 
+    /// A live process that does this each time it is resumed; the last goes on for ever.
+    #[must_use]
+    pub fn with_runs(mut self, runs: Vec<ScriptRun>) -> Self {
+        self.runs = runs;
+        self.facts.kind = TargetKind::Process;
+        self.facts.dump = None;
+        self
+    }
+
     fn fails(&self, method: &str) -> Result<()> {
+        if self.gone.get() {
+            return Err(TargetError::Gone("the process exited".to_owned()));
+        }
         self.failures.get(method).map_or(Ok(()), |error| Err(error.clone()))
     }
 
@@ -287,7 +301,10 @@ impl Target for ScriptedTarget {
         Identity { generation: 1, aim: "scripted".to_owned() }
     }
     fn abilities(&self) -> Vec<Ability> {
-        if self.commands.is_empty() { Vec::new() } else { vec![Ability::Execute] }
+        let execute = (!self.commands.is_empty()).then_some(Ability::Execute);
+        let live = [Ability::Run, Ability::Step, Ability::Breakpoints, Ability::Watch];
+        let live = live.into_iter().filter(|_| !self.runs.is_empty());
+        live.chain(execute).collect()
     }
 
     fn modules(&self) -> Result<Arc<[Module]>> {
@@ -380,7 +397,13 @@ impl Target for ScriptedTarget {
         if let Some(id) = id {
             self.known(id)?;
         }
-        Ok(id.and_then(|id| self.contexts.get(&id)).cloned())
+        let mut context = id.and_then(|id| self.contexts.get(&id)).cloned();
+        if let (Some(context), Some(ip)) = (&mut context, self.ip.get())
+            && id == self.selected()
+        {
+            context.set_ip(ip);
+        }
+        Ok(context)
     }
     fn stack(&self, from: &Context, limit: usize, halt: &Halt) -> Result<Stack> {
         self.fails("stack")?;
@@ -497,18 +520,25 @@ impl Target for ScriptedTarget {
             .ok_or_else(|| TargetError::failed(format!("cannot evaluate {text:?}")))
     }
 
+    fn run(&self) -> Option<&dyn Run> {
+        (!self.runs.is_empty()).then_some(self)
+    }
+    fn breakpoints(&self) -> Option<&dyn Breakpoints> {
+        (!self.runs.is_empty()).then_some(self)
+    }
     fn command(&self) -> Option<&dyn Command> {
         (!self.commands.is_empty()).then_some(self)
     }
 
     fn release(&self) -> Result<Ending> {
         script::play(&self.release, &self.history.borrow(), &Halt::unbounded())?;
-        Ok(Ending::Closed)
+        Ok(self.ending)
     }
 }
 
 impl Command for ScriptedTarget {
     fn execute(&self, line: &str, halt: &Halt) -> Result<CommandOutput> {
+        self.fails("execute")?;
         let steps = self.commands.get(line).ok_or_else(|| absent(&format!("command {line:?}")))?;
         let before = self.history.borrow().clone();
         self.history.borrow_mut().push(line.to_owned());

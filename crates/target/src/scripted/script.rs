@@ -6,8 +6,14 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
+use super::ScriptedTarget;
+use super::live::ScriptRun;
+use crate::Ending;
+use crate::context::{Context, ContextSource};
 use crate::error::TargetError;
+use crate::execution::Thread;
 use crate::halt::{Halt, Stop};
+use crate::machine::Machine;
 use crate::value::{Address, HexBytes};
 
 /// A scripted target as text describes it (JSON in tests of worker and supervisor).
@@ -21,8 +27,32 @@ pub struct Script {
     /// What each command line does; others fail.
     pub commands: BTreeMap<String, Vec<Step>>,
     pub release: Vec<Step>,
+    /// What each resume does; with any, the target is a live process.
+    pub runs: Vec<ScriptRun>,
+    /// Threads of a live one, numbered from 1.
+    pub threads: u32,
+    /// How a live one ends; `terminated` when absent.
+    pub ending: Option<ScriptEnding>,
     pub memory: Vec<ScriptBytes>,
     pub modules: Vec<ScriptModule>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScriptEnding {
+    Closed,
+    Detached,
+    Terminated,
+}
+
+impl From<ScriptEnding> for Ending {
+    fn from(ending: ScriptEnding) -> Self {
+        match ending {
+            ScriptEnding::Closed => Self::Closed,
+            ScriptEnding::Detached => Self::Detached,
+            ScriptEnding::Terminated => Self::Terminated,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -77,6 +107,33 @@ pub enum Step {
     },
     /// Writes to the process's own stdout, without a line break.
     Print(String),
+}
+
+impl ScriptedTarget {
+    /// An x64 target as `script` describes it. Its `open` and `load` steps are the opener's.
+    #[must_use]
+    pub fn from_script(script: &Script) -> Self {
+        let mut target = Self::new(Machine::X64);
+        for bytes in &script.memory {
+            target.memory.add(bytes.address.0, bytes.bytes.0.clone());
+        }
+        for module in &script.modules {
+            target = target.with_module(&module.name, module.base.0, module.size);
+        }
+        target.commands.clone_from(&script.commands);
+        target.release.clone_from(&script.release);
+        if script.runs.is_empty() {
+            return target;
+        }
+        for id in 1..=script.threads.max(1) {
+            let mut context = Context::new(Machine::X64, ContextSource::Live);
+            context.set_ip(0x1000 * u64::from(id));
+            let thread = Thread { system_id: id, event: id == 1, ..Thread::default() };
+            target = target.with_thread(thread, Some(context));
+        }
+        target.ending = script.ending.map_or(Ending::Terminated, Into::into);
+        target.with_runs(script.runs.clone())
+    }
 }
 
 /// What a run of steps came to.
