@@ -26,7 +26,7 @@ fn run_within(target: &dyn Target, tool: &str, args: Value, halt: &Halt) -> Resu
     if let Some(schema) = entry.output_schema() {
         let mut answer = data.clone();
         answer["status"] = json!("ok");
-        jsonschema::validate(&schema, &answer).unwrap();
+        jsonschema::validate(schema, &answer).unwrap();
     }
     Ok(data)
 }

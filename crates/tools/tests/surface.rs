@@ -84,7 +84,7 @@ fn input_schemas_are_closed_inline_and_in_one_dialect() {
     for entry in tools::all() {
         let schema = entry.input_schema();
         let mut found = Vec::new();
-        schemas(&schema, &mut found);
+        schemas(schema, &mut found);
         for map in found {
             if map.get("type") == Some(&json!("object")) {
                 assert_eq!(map.get("additionalProperties"), Some(&json!(false)), "{}", entry.name);
@@ -119,7 +119,7 @@ fn output_schemas_hold_constraints_only_and_their_references_resolve() {
         };
         assert_eq!(schema["type"], "object");
         let mut found = Vec::new();
-        schemas(&schema, &mut found);
+        schemas(schema, &mut found);
         for map in found {
             for prose in ["description", "title", "examples"] {
                 // A field may be called so; then its value is a schema, not text.
@@ -130,7 +130,7 @@ fn output_schemas_hold_constraints_only_and_their_references_resolve() {
                 assert!(schema["$defs"].get(name).is_some(), "{reference} in {}", entry.name);
             }
         }
-        jsonschema::validator_for(&schema).unwrap();
+        jsonschema::validator_for(schema).unwrap();
     }
 }
 
@@ -224,4 +224,39 @@ fn a_coordinate_needs_its_session() {
     let mut odd = at.clone();
     odd["identity"]["zz"] = json!(1);
     assert!(admit(entry, arguments(json!({ "coordinate": odd, "session_id": "s" }))).is_err());
+}
+
+/// Tools of the product that `text` names although `surface` does not serve them.
+fn leaks(text: &str, surface: &Surface) -> Vec<String> {
+    let words = text.split(|c: char| !(c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit()));
+    let spans = text.split('`').skip(1).step_by(2);
+    let named = words.filter(|word| word.contains('_')).chain(spans);
+    named
+        .filter(|name| tools::catalogue::contains(name) && !surface.serves(name))
+        .map(ToOwned::to_owned)
+        .collect()
+}
+
+#[test]
+fn prose_names_only_tools_that_are_served() {
+    let session: Vec<&str> =
+        tools::all().iter().filter(|e| e.group == tools::Group::Session).map(|e| e.name).collect();
+    let mut found = Vec::new();
+    for entry in tools::all() {
+        let mut names = session.clone();
+        names.push(entry.name);
+        let surface = Surface::of(&names);
+        found.extend(leaks(&tools::instructions::instructions(&surface), &surface));
+        for served in surface.entries() {
+            found.extend(leaks(&served.description(&surface), &surface));
+            let schema = served.input_schema();
+            let mut inner = Vec::new();
+            schemas(schema, &mut inner);
+            let prose = inner.iter().filter_map(|map| map.get("description")?.as_str());
+            found.extend(prose.flat_map(|text| leaks(text, &surface)));
+        }
+    }
+    assert!(found.is_empty(), "{found:?}");
+    let planted = leaks("try `registers` or crash_triage", &Surface::of(&session));
+    assert_eq!(planted, ["crash_triage", "registers"]);
 }

@@ -24,7 +24,7 @@ pub(crate) struct Params {
     /// Expression: `fffff803`1ab10000`, nt!Symbol+0x1c, @rsp, poi(@rsp). Bare digits are hex.
     #[serde(default)]
     address: Option<String>,
-    /// Instead of address: a coordinate as current_location gives it.
+    /// Instead of address: a place in an image by its identity, as an answer's coordinate gives it.
     #[serde(default)]
     coordinate: Option<Coordinate>,
     /// Bytes, default 64.
