@@ -164,7 +164,17 @@ mod tests {
         let shared = Arc::clone(&Supervisor::new(Config::default()).shared);
         let (id, aim) = ("sess-1".to_owned(), "x.dmp".to_owned());
         let (client, engine) = (std::sync::Weak::new(), "scripted".to_owned());
-        Session::new(Birth { id, aim, pid: 1, engine, shared, client, last_words: LastWords::none() })
+        let engine_reason = String::new();
+        Session::new(Birth {
+            id,
+            aim,
+            pid: 1,
+            engine,
+            engine_reason,
+            shared,
+            client,
+            last_words: LastWords::none(),
+        })
     }
 
     fn ask(session: &Session, gate: Gate, retires: bool) -> Arc<crate::call::Call> {

@@ -151,6 +151,7 @@ impl Scope {
             aim: request.aim().to_owned(),
             pid,
             engine: worker.engine,
+            engine_reason: String::new(),
             shared: Arc::clone(&client.shared),
             client: Arc::downgrade(client),
             last_words: worker.last_words,

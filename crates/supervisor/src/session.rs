@@ -89,6 +89,7 @@ pub(crate) struct State {
     why: Option<String>,
     kind: Option<String>,
     engine: String,
+    engine_reason: String,
     /// The opener's target exists or is claimed.
     pub(crate) committed: bool,
     calls: BTreeMap<u64, Arc<Call>>,
@@ -131,6 +132,8 @@ pub(crate) struct Birth {
     pub(crate) aim: String,
     pub(crate) pid: u32,
     pub(crate) engine: String,
+    /// Why that engine, in a clause; the opener's report may say more.
+    pub(crate) engine_reason: String,
     pub(crate) shared: Arc<Shared>,
     pub(crate) client: Weak<Client>,
     pub(crate) last_words: Arc<LastWords>,
@@ -146,6 +149,7 @@ impl Session {
             why: None,
             kind: None,
             engine: birth.engine,
+            engine_reason: birth.engine_reason,
             committed: false,
             calls: BTreeMap::new(),
             controls: HashMap::new(),
@@ -379,6 +383,9 @@ impl Session {
                 if let Some(engine) = text("engine") {
                     state.engine = engine;
                 }
+                if let Some(reason) = text("engine_reason") {
+                    state.engine_reason = reason;
+                }
                 self.advance(state, Phase::Open, None);
             }
             Err(error) if state.committed => self.advance(state, Phase::Open, Some(&error.message)),
@@ -446,6 +453,7 @@ impl Session {
             session_id: self.id.clone(),
             kind: state.kind.clone(),
             engine: state.engine.clone(),
+            engine_reason: Some(state.engine_reason.clone()).filter(|reason| !reason.is_empty()),
             target: self.aim.clone(),
             engine_pid: Some(self.pid),
             state: state.phase.name().to_owned(),

@@ -57,6 +57,9 @@ pub struct SessionRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     pub engine: String,
+    /// Why that engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine_reason: Option<String>,
     pub target: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine_pid: Option<u32>,
