@@ -12,7 +12,7 @@ use worker::{Factories, Opener};
 pub(crate) const AVAILABLE: &[(&str, bool)] = &[("native", true), ("dbgeng", false)];
 
 pub(crate) fn factories() -> Factories {
-    Factories { engine: "native", open: Box::new(open), operations: Vec::new() }
+    Factories { engine: "native", prepare: None, open: Box::new(open), operations: Vec::new() }
 }
 
 fn open(

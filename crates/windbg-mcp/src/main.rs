@@ -11,6 +11,7 @@ use std::process::ExitCode;
 static ALLOCATOR: worker::BoundedAllocator = worker::BoundedAllocator;
 
 fn main() -> ExitCode {
+    channel::identify(env!("WINDBG_MCP_BUILD"));
     // Before anything else: a worker owns its standard streams and parses no command line.
     if std::env::args_os().nth(1).is_some_and(|word| word == "--engine-worker") {
         return exit(worker::main(engines::factories()));
