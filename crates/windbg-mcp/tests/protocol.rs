@@ -73,6 +73,7 @@ fn the_list_says_what_the_tools_say_of_themselves() {
     let mut visible = 0;
     for (row, entry) in rows.iter().zip(tools::all()) {
         assert!(titles.insert(row["title"].as_str().unwrap().to_owned()), "{}", row["title"]);
+        assert_eq!(row["annotations"]["title"], row["title"]);
         for hint in ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"] {
             assert!(row["annotations"][hint].is_boolean(), "{hint} of {}", entry.name);
         }

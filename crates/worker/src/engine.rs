@@ -24,9 +24,26 @@ const MOST_HEADROOM: Duration = Duration::from_secs(15);
 /// A dump that is not loaded by then is not going to be.
 const LOAD: Duration = Duration::from_secs(60);
 
+/// Exit code when there is no engine.
+const NO_ENGINE: i32 = 3;
+
 pub(crate) fn start(factories: Factories, jobs: Arc<Jobs>, emitter: Arc<Emitter>) -> std::io::Result<()> {
     let thread = std::thread::Builder::new().name("engine".to_owned()).stack_size(STACK);
-    thread.spawn(move || Engine::new(factories, emitter).serve(&jobs)).map(drop)
+    thread.spawn(move || begin(factories, &jobs, emitter)).map(drop)
+}
+
+fn begin(mut factories: Factories, jobs: &Jobs, emitter: Arc<Emitter>) {
+    let prepared = factories.prepare.take().map_or(Ok(()), |prepare| {
+        panics::guard(prepare).unwrap_or_else(|panic| Err(format!("looking for the engine panicked: {panic}")))
+    });
+    match prepared {
+        Ok(()) => Engine::new(factories, emitter).serve(jobs),
+        Err(text) => {
+            emitter.emit(&Message::Fatal { text });
+            // Nothing was claimed, and the reader waits for requests that never come.
+            std::process::exit(NO_ENGINE);
+        }
+    }
 }
 
 struct Engine {
@@ -95,7 +112,7 @@ impl Engine {
 
     fn serve(mut self, jobs: &Jobs) {
         self.emitter.emit(&Message::Ready {
-            build: reported_build(),
+            build: channel::build(),
             engine: self.factories.engine.to_owned(),
             arch: std::env::consts::ARCH.to_owned(),
         });
@@ -213,14 +230,4 @@ fn cut(error: ToolError, raised: bool) -> ToolError {
     }
     let message = format!("interrupted on request: {}", error.message);
     ToolError { category: Category::Interrupted, message, ..error }
-}
-
-/// The build this worker says it is; a variable stands in for another build in tests.
-fn reported_build() -> String {
-    if cfg!(debug_assertions)
-        && let Ok(build) = std::env::var("WINDBG_MCP_TEST_BUILD")
-    {
-        return build;
-    }
-    channel::build()
 }

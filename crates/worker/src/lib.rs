@@ -37,10 +37,15 @@ pub type Open =
 pub type Operation =
     for<'a, 'b> fn(&'a mut Job<'b>, serde_json::Value) -> Result<serde_json::Value, ToolError>;
 
+/// Finds the engine before the worker says it is ready, on the engine thread; else says why there is
+/// none.
+pub type Prepare = dyn FnOnce() -> Result<(), String> + Send;
+
 /// What the binary wires into its worker role.
 pub struct Factories {
     /// `native`, `dbgeng`.
     pub engine: &'static str,
+    pub prepare: Option<Box<Prepare>>,
     pub open: Box<Open>,
     /// Operations beyond the tools' and [`tools::operations`]; the binary has none.
     pub operations: Vec<(&'static str, Operation)>,

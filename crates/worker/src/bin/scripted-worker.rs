@@ -18,6 +18,7 @@ fn main() {
         _ => {
             let factories = Factories {
                 engine: "scripted",
+                prepare: None,
                 open: Box::new(|request, opener, halt| match request {
                     OpenRequest::Scripted { script } => scripted::open(script, opener, halt),
                     OpenRequest::Dump { path, .. } => {
