@@ -221,18 +221,23 @@ fn user(
     assemble(facts, core, Side::User(Box::new(process)), place, options)
 }
 
-fn kernel(dump: KernelDump, place: &Place, options: &OpenOptions) -> NativeTarget {
-    let header = dump.header().clone();
-    let format = dump.format();
-    let dump_facts = DumpFacts {
-        format,
+fn kernel_dump_facts(dump: &KernelDump, place: &Place) -> DumpFacts {
+    let header = dump.header();
+    DumpFacts {
+        format: dump.format(),
         container: place.container,
         time: header.system_time.and_then(value::rfc3339_from_filetime),
         uptime_ms: header.system_up_time.map(|t| t / 10_000),
         full_memory: header.dump_type == 1 || header.dump_type == 5,
         truncated: dump.truncated(),
         comment: header.comment.clone(),
-    };
+    }
+}
+
+fn kernel(dump: KernelDump, place: &Place, options: &OpenOptions) -> NativeTarget {
+    let header = dump.header().clone();
+    let format = dump.format();
+    let dump_facts = kernel_dump_facts(&dump, place);
     let mut limitations: Vec<String> = dump.notes().to_vec();
     if dump_facts.truncated {
         limitations
@@ -288,9 +293,9 @@ fn kernel(dump: KernelDump, place: &Place, options: &OpenOptions) -> NativeTarge
     target
 }
 
-fn kernel32(dump: &dump::Kernel32, place: &Place, options: &OpenOptions) -> NativeTarget {
-    let header = &dump.header;
-    let modules = dump.drivers.iter().map(|d| Module {
+/// The driver list of a 32-bit triage dump; its first entry is the kernel.
+fn drivers32(dump: &dump::Kernel32) -> Vec<Module> {
+    let rows = dump.drivers.iter().map(|d| Module {
         name: String::new(),
         image_name: base_name(&d.name).to_owned(),
         image_path: d.name.clone(),
@@ -302,11 +307,16 @@ fn kernel32(dump: &dump::Kernel32, place: &Place, options: &OpenOptions) -> Nati
         user_mode: Some(false),
         file_version: None,
     });
-    let mut modules: Vec<Module> = modules.collect();
+    let mut modules: Vec<Module> = rows.collect();
     if let Some(first) = modules.first_mut() {
         first.name = "nt".to_owned();
     }
     module_names::assign(&mut modules);
+    modules
+}
+
+fn kernel32(dump: &dump::Kernel32, place: &Place, options: &OpenOptions) -> NativeTarget {
+    let header = &dump.header;
     let facts = Facts {
         kind: TargetKind::KernelDump,
         machine: header.machine,
@@ -336,7 +346,7 @@ fn kernel32(dump: &dump::Kernel32, place: &Place, options: &OpenOptions) -> Nati
         )],
     };
     let core = Rc::new(Core::new(RawMemory::Nothing, header.machine));
-    core.set_modules(modules);
+    core.set_modules(drivers32(dump));
     let mut target = assemble(facts, core, Side::Image, place, options);
     target.header_only = Some(HeaderOnly {
         bug_check: BugCheck {
