@@ -16,7 +16,7 @@ use tools::{Summary, Surface};
 use crate::arguments::Triage;
 use crate::call::opening;
 use crate::progress::{Told, bar};
-use crate::style::Style;
+use crate::style::{Style, plain};
 use crate::{FAILED, OK, dumps, output, report, summary};
 
 /// What `open_dump` answered.
@@ -95,7 +95,7 @@ impl Asker {
 
     async fn call(&self, tool: &str, args: Map<String, Value>) -> Result<CallResult, Failure> {
         let name = self.path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let sink = Told::sink(&self.bar, &name);
+        let sink = Told::sink(&self.bar, &plain(&name));
         let called =
             self.client.call(tool, Some(args), &Surface::all(), sink, CancellationToken::new()).await;
         called.map_err(|failure| match failure {
@@ -240,7 +240,7 @@ fn at_once(supervisor: &Supervisor) -> usize {
 /// Runs the subcommand: 0 when every dump was triaged, 1 when some were not.
 pub(crate) async fn run(asked: &Triage, supervisor: &Arc<Supervisor>) -> i32 {
     let (paths, trouble) = dumps::find(&asked.paths);
-    trouble.iter().for_each(|text| eprintln!("windbg-mcp: {text}"));
+    trouble.iter().for_each(|text| eprintln!("windbg-mcp: {}", plain(text)));
     let bar = bar(paths.len());
     let printer = Printer { asked, style: Style::of_stdout(), bar: bar.clone(), several: paths.len() > 1 };
     let client = supervisor.client("cli");

@@ -54,7 +54,9 @@ async fn serve<T>(
 where
     T: rmcp::transport::Transport<rmcp::RoleServer> + 'static,
 {
-    let server = McpServer::new(supervisor.client("stdio"), Surface::all(), version);
+    let surface = Surface::all();
+    tracing::info!(version, "serving {} of 78 tools over stdio", surface.entries().count());
+    let server = McpServer::new(supervisor.client("stdio"), surface, version);
     let running = match server.serve_with_ct(transport, stop).await {
         Ok(running) => running,
         // Leaving before saying anything is no failure, and neither is a signal.

@@ -15,8 +15,9 @@ fn object(schema: &Value) -> Arc<JsonObject> {
 
 fn row(entry: &ToolEntry, surface: &Surface) -> Tool {
     let hints = entry.hints;
+    // Revisions before 2025-06-18 know a title only here.
     let annotations = ToolAnnotations::from_raw(
-        None,
+        Some(entry.title.to_owned()),
         Some(hints.read_only),
         Some(hints.destructive),
         Some(hints.idempotent),

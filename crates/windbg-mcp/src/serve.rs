@@ -1,5 +1,6 @@
 //! The server's life: until the client leaves or the system says stop.
 
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use supervisor::Supervisor;
@@ -7,6 +8,12 @@ use tokio_util::sync::CancellationToken;
 
 /// Serves and answers the exit code.
 pub(crate) async fn stdio(supervisor: &Arc<Supervisor>, build: &str) -> i32 {
+    if std::io::stdin().is_terminal() {
+        eprintln!(
+            "windbg-mcp: serving MCP on standard input, for a program to talk to; Ctrl+C ends it.\n\
+             For people: windbg-mcp triage DUMP, or windbg-mcp --help"
+        );
+    }
     let stop = CancellationToken::new();
     let stopper = stop.clone();
     let waiter = tokio::spawn(async move {
