@@ -13,6 +13,7 @@ pub mod image;
 pub mod isf;
 mod packed;
 pub mod pdb;
+mod place;
 mod table;
 
 use std::path::Path;
@@ -25,6 +26,7 @@ pub use exports::{ExportSymbols, NearestExport};
 pub use image::ImageSymbols;
 pub use isf::IsfFile;
 pub use pdb::PdbFile;
+pub use place::{frame_base, place_local};
 
 /// A named place of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]

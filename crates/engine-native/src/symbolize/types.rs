@@ -1,7 +1,7 @@
 //! Types and locals.
 
-use symbols::{LocalVar, Register, RegisterSlot, VarLocation};
-use target::{Context, Frame, Local, LocalLocation, Machine, Module, Result, TargetError, TypeLayout};
+use symbols::{frame_base, place_local};
+use target::{Frame, Local, Module, Result, TargetError, TypeLayout};
 
 use super::Symbolizer;
 use super::lookup::{failed, named};
@@ -96,115 +96,8 @@ impl Symbolizer {
         };
         let found = file.locals_at(lookup - module.base).map_err(|e| failed(&module, &e))?;
         let context = frame.context.as_deref();
-        let virtual_frame = context.and_then(|c| self.virtual_frame(c, lookup));
-        Ok(found.into_iter().map(|var| place(var, &module, context, virtual_frame)).collect())
-    }
-
-    /// `$T0` of an x86 frame: what its frame program makes of ebp; plain ebp without a program.
-    fn virtual_frame(&self, context: &Context, lookup: u64) -> Option<u64> {
-        let program = self.with_file(lookup, |_, file, rva| file.frame_program(rva).ok()?);
-        match program {
-            Some(symbols::FrameProgram::Data(data)) => first_assignment(&data.program, context),
-            Some(symbols::FrameProgram::Fpo(fpo)) => match fpo.frame {
-                symbols::FpoFrame::NonFpo => context.fp(),
-                _ => None,
-            },
-            None => context.fp(),
-        }
-    }
-}
-
-/// The value a frame program gives `$T0` first, when registers and numbers make it:
-/// `$T0 $ebp 204 + = ...`. A search of the stack (`.raSearch`) is the walker's to do.
-fn first_assignment(program: &str, context: &Context) -> Option<u64> {
-    let spaced = program.replace('=', " = ");
-    let mut tokens = spaced.split_whitespace();
-    if tokens.next()? != "$T0" {
-        return None;
-    }
-    let mut stack: Vec<u64> = Vec::new();
-    for token in tokens {
-        let value = match token {
-            "=" => return stack.pop().filter(|_| stack.is_empty()),
-            "+" | "-" => {
-                let (right, left) = (stack.pop()?, stack.pop()?);
-                let sum = if token == "+" { left.wrapping_add(right) } else { left.wrapping_sub(right) };
-                sum & 0xffff_ffff
-            }
-            _ => match token.strip_prefix('$') {
-                Some(register) => context.by_name(register)?,
-                None => token.parse().ok()?,
-            },
-        };
-        stack.push(value);
-    }
-    None
-}
-
-const NOT_RESTORED: &str = "its register is not known in this frame";
-
-fn place(var: LocalVar, module: &Module, context: Option<&Context>, virtual_frame: Option<u64>) -> Local {
-    let wrap = |value: u64| {
-        let narrow = context.is_some_and(|c| c.machine.pointer_size() == 4);
-        if narrow { value & 0xffff_ffff } else { value }
-    };
-    let location = match var.location {
-        VarLocation::Register(register) => match context.and_then(|c| register_value(c, &register)) {
-            Some(value) => LocalLocation::Register { name: register.name, value },
-            None => LocalLocation::Unavailable(NOT_RESTORED),
-        },
-        VarLocation::RegisterRelative { register, offset } => {
-            match context.and_then(|c| register_value(c, &register)) {
-                Some(value) => LocalLocation::Memory(wrap(value.wrapping_add_signed(offset))),
-                None => LocalLocation::Unavailable(NOT_RESTORED),
-            }
-        }
-        VarLocation::VirtualFrame { offset } => match virtual_frame {
-            Some(base) => LocalLocation::Memory(wrap(base.wrapping_add_signed(offset))),
-            None => LocalLocation::Unavailable("the frame's base is not known"),
-        },
-        VarLocation::Image { rva } => LocalLocation::Memory(module.base.wrapping_add(rva)),
-        VarLocation::Constant(value) => LocalLocation::Constant(value),
-        VarLocation::Pieces(_) => LocalLocation::Unavailable("it is split over several places"),
-        VarLocation::Unavailable(why) => LocalLocation::Unavailable(why),
-    };
-    Local { name: var.name, parameter: var.parameter, ty: var.ty, location }
-}
-
-fn register_value(context: &Context, register: &Register) -> Option<u64> {
-    let value = match register.slot {
-        RegisterSlot::Integer(number) => context.get(number)?,
-        RegisterSlot::Vector(index) => low_half(context.vectors.get(index)?),
-        RegisterSlot::X87(index) => low_half(context.x87.get(index)?),
-        RegisterSlot::Unknown => return None,
-    };
-    let value = value.checked_shr(u32::from(register.shift)).unwrap_or(0);
-    let bits = if context.machine == Machine::X86 { register.bits.min(32) } else { register.bits };
-    Some(if bits >= 64 || bits == 0 { value } else { value & ((1u64 << bits) - 1) })
-}
-
-fn low_half(bytes: &[u8; 16]) -> u64 {
-    let mut low = [0; 8];
-    low.copy_from_slice(&bytes[..8]);
-    u64::from_le_bytes(low)
-}
-
-#[cfg(test)]
-mod tests {
-    use target::{ContextSource, reg};
-
-    use super::*;
-
-    #[test]
-    fn the_frame_base_of_a_program() {
-        let mut context = Context::new(Machine::X86, ContextSource::Thread);
-        context.set(reg::RBP, 0x10_f670);
-        let base = |program: &str| first_assignment(program, &context);
-        assert_eq!(base("$T0 $ebp = $eip $T0 4 + ^ ="), Some(0x10_f670));
-        assert_eq!(base("$T0 $ebp 204 + =$eip $T0 4 + ^ ="), Some(0x10_f73c));
-        assert_eq!(base("$T0 .raSearch = $eip $T0 ^ ="), None);
-        assert_eq!(base("$T0 $esp ="), None);
-        assert_eq!(base("$T0 + ="), None);
-        assert_eq!(base(""), None);
+        let program = file.frame_program(lookup - module.base).ok().flatten();
+        let base = context.and_then(|c| frame_base(program.as_ref(), c));
+        Ok(found.into_iter().map(|var| place_local(var, module.base, context, base)).collect())
     }
 }
