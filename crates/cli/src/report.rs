@@ -349,11 +349,13 @@ fn next(report: &mut Report, triaged: &Triaged) {
             path.push_str(&format!(" {option} {}", shell_quoted(value)));
         }
     }
-    let mut calls = vec![format!("windbg-mcp call execute --dump {path} --json '{{\"command\": \"~*k\"}}'")];
-    if matches!(triaged.crash, Crash::BugCheck(_)) {
-        calls =
-            vec![format!("windbg-mcp call execute --dump {path} --json '{{\"command\": \"!thread; lmv\"}}'")];
-    }
+    let command = match triaged.crash {
+        _ if triaged.opened.kind == "image" => "lmv",
+        Crash::BugCheck(_) => "!thread; lmv",
+        Crash::Exception(_) | Crash::None { .. } => "~*k",
+    };
+    let mut calls =
+        vec![format!("windbg-mcp call execute --dump {path} --json '{{\"command\": \"{command}\"}}'")];
     if let Some(module) = &triaged.module {
         let name: String =
             module.name.chars().filter(|c| c.is_alphanumeric() || "_-.".contains(*c)).collect();

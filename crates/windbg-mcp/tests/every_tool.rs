@@ -236,3 +236,19 @@ fn every_dump_of_the_data_answers_every_tool_within_its_schema() {
     println!("{} dumps, {} results", answered.len(), client.results);
     assert!(answered.len() >= 20, "{answered:?}");
 }
+
+#[test]
+fn an_image_is_a_session_without_a_crash() {
+    let mut client = Checked::start(Era::Handshake("2025-06-18"));
+    let base = "0x00007ff600000000";
+    let opened = client.ok("open_dump", json!({ "path": fixture("crash.exe"), "image_base": base }));
+    assert_eq!(opened["kind"], "image");
+    assert_eq!(client.ok("modules", json!({}))["modules"][0]["start"], base);
+    assert_eq!(client.ok("read_memory", json!({ "address": base, "size": 2 }))["data"], "4d5a");
+    assert_eq!(client.ok("current_location", json!({}))["location_state"], "context_unavailable");
+    assert_eq!(client.ok("registers", json!({}))["registers"], json!([]));
+    assert_eq!(client.err("disassemble", json!({}))["reason"], "no_context");
+    assert_eq!(client.err("exception_triage", json!({}))["reason"], "wrong_target_kind");
+    let code = client.ok("disassemble", json!({ "address": "crash!ShipOrder", "count": 2 }));
+    assert_eq!(code["instructions"].as_array().unwrap().len(), 2);
+}

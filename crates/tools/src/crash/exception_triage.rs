@@ -3,6 +3,7 @@
 use analysis_crash::{ExceptionParams, ExceptionTriage};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use target::TargetKind;
 
 use crate::error::{Category, ToolError};
 use crate::prose::Fragment;
@@ -55,6 +56,14 @@ impl WorkerTool for ExceptionTriageTool {
             )
             .because("wrong_target_kind")
             .then(&["crash_triage"]));
+        }
+        if job.target.facts().kind == TargetKind::Image {
+            return Err(ToolError::new(
+                Category::Unsupported,
+                "this is an image file, not a process: nothing ran and nothing crashed in it",
+            )
+            .because("wrong_target_kind")
+            .then(&["modules", "disassemble"]));
         }
         let asked = ExceptionParams {
             frames: params.frames.unwrap_or(32) as usize,
