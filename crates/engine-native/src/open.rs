@@ -228,7 +228,7 @@ fn kernel_dump_facts(dump: &KernelDump, place: &Place) -> DumpFacts {
         container: place.container,
         time: header.system_time.and_then(value::rfc3339_from_filetime),
         uptime_ms: header.system_up_time.map(|t| t / 10_000),
-        full_memory: header.dump_type == 1 || header.dump_type == 5,
+        full_memory: matches!(header.dump_type, 1 | 5 | 0xa),
         truncated: dump.truncated(),
         comment: header.comment.clone(),
     }

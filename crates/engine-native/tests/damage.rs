@@ -4,11 +4,13 @@
 #[allow(unreachable_pub)]
 mod shared;
 
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use dumpforge::{DumpType, FrameSpec, KernelForge, ThreadState};
 use engine_native::{OpenOptions, open_bytes};
 use proptest::prelude::*;
-use target::{ContextOf, Halt, MemoryExt, Target, View};
+use target::{ContextOf, Halt, Machine, MemoryExt, Target, View};
 
 /// Asks a target for everything.
 fn touch(target: &dyn Target) {
@@ -79,6 +81,56 @@ proptest! {
             touch(target.as_ref());
         }
         prop_assert!(start.elapsed() < Duration::from_secs(10), "{} took {:?}", SMALL[which], start.elapsed());
+    }
+}
+
+/// Whole kernels: damage hits page tables, lists, structures and images alike.
+static KERNELS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let mut out = Vec::new();
+    for machine in [Machine::X64, Machine::Arm64] {
+        for kind in [DumpType::Full, DumpType::BitmapKernel, DumpType::Triage] {
+            let mut forge = KernelForge::new(machine);
+            let (kernel, base) = (forge.kernel.clone(), forge.kernel_base);
+            let frames = [
+                FrameSpec::inside(&kernel, base, "KeBugCheckEx"),
+                FrameSpec::calling(&kernel, base, "IofCallDriver"),
+            ];
+            let process = forge.add_process("app.exe", 0x1234);
+            forge.add_user_module(process, &kernel, r"C:\app.exe");
+            forge.add_thread(process, 0x1238, ThreadState::Running { processor: 0 }, &frames);
+            forge.add_thread(process, 0x123c, ThreadState::Waiting { reason: 6 }, &frames);
+            out.push(forge.dump(kind).unwrap());
+        }
+    }
+    out
+});
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, max_shrink_iters: 0, ..ProptestConfig::default() })]
+    #[test]
+    fn damaged_kernels(
+        which in 0..6usize,
+        edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u64>(), 0u8..4), 1..48),
+    ) {
+        let mut bytes = KERNELS[which].clone();
+        let words = bytes.len() / 8;
+        for (place, value, kind) in edits {
+            let at = place.index(words) * 8;
+            let old = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+            // Pointers that stay near where they pointed make the nastiest lists.
+            let new = match kind {
+                0 => value,
+                1 => old ^ (1 << (value % 64)),
+                2 => old.wrapping_add(value % 0x400 * 8),
+                _ => old.wrapping_sub(value % 0x40 * 8),
+            };
+            bytes[at..at + 8].copy_from_slice(&new.to_le_bytes());
+        }
+        let start = Instant::now();
+        if let Ok(target) = open_bytes(bytes, "damaged.dmp", &OpenOptions::default()) {
+            touch(target.as_ref());
+        }
+        prop_assert!(start.elapsed() < Duration::from_secs(10), "{which} took {:?}", start.elapsed());
     }
 }
 
