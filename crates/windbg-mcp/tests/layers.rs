@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
 /// Bottom to top: a crate may depend only on crates before it.
-const LAYERS: [&str; 21] = [
+const LAYERS: [&str; 22] = [
     "target",
     "code",
     "pe",
@@ -19,6 +19,7 @@ const LAYERS: [&str; 21] = [
     "dumpforge",
     "engine-native",
     "engine-dbgeng",
+    "control",
     "analysis-status",
     "analysis-crash",
     "command",
