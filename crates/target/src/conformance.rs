@@ -67,6 +67,7 @@ pub fn check(target: &dyn Target) -> Vec<Failure> {
     }
     symbols(target, current.as_ref(), &mut report);
     events(target, &mut report);
+    kinds(target, current.as_ref(), &mut report);
     report.failures
 }
 
@@ -428,4 +429,28 @@ fn events(target: &dyn Target, report: &mut Report) {
         target.facts().kind != TargetKind::Image || threads == 0,
         || format!("{threads}"),
     );
+}
+
+/// What only kernels have is refused elsewhere, and page state is about the address asked for.
+fn kinds(target: &dyn Target, current: Option<&Context>, report: &mut Report) {
+    let halt = Halt::within(Duration::from_secs(10));
+    if !target.facts().kind.is_kernel() {
+        let processes = target.processes(&halt);
+        report.expect("only kernels list processes", processes.as_ref().map_or(true, Vec::is_empty), || {
+            format!("{processes:?}")
+        });
+        let thread = target.current_kernel_thread();
+        report.expect("only kernels have kernel threads", thread.is_err(), || format!("{thread:?}"));
+        let process = target.process(0x1000);
+        report.expect("only kernels have process objects", process.is_err(), || format!("{process:?}"));
+    }
+    let addresses = [current.map(Context::ip), current.map(Context::sp), Some(0x1234_5678)];
+    for address in addresses.into_iter().flatten() {
+        if let Ok(region) = target.region(address) {
+            let holds = address >= region.base && address - region.base < region.size;
+            report.expect("a region holds the address asked for", holds, || {
+                format!("{address:#x}: {region:x?}")
+            });
+        }
+    }
 }
