@@ -11,12 +11,12 @@ mod error;
 mod images;
 mod kernel;
 mod module_names;
+mod native_target;
 mod open;
 pub mod paging;
 mod raw;
 mod shared_data;
 mod symbolize;
-mod target;
 mod user;
 mod walk;
 

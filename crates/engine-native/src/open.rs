@@ -16,10 +16,10 @@ use crate::error::OpenError;
 use crate::images::{FileBytes, LoadedImage};
 use crate::kernel::KernelState;
 use crate::module_names;
+use crate::native_target::{HeaderOnly, NativeTarget, Side};
 use crate::raw::{self, RawMemory};
 use crate::shared_data;
 use crate::symbolize::{KernelAnchors, Symbolizer};
-use crate::target::{HeaderOnly, NativeTarget, Side};
 use crate::user::UserProcess;
 
 /// How to open a file. Defaults (environment variables, remembered paths) are the caller's.

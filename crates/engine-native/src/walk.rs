@@ -11,8 +11,8 @@ use target::{
 use unwind::{FrameProgram, ProgramKind, RawFrame, UnwindImage, UnwindSource};
 
 use crate::core::ModuleImage;
+use crate::native_target::{NativeTarget, Side};
 use crate::raw::RawMemory;
-use crate::target::{NativeTarget, Side};
 
 /// The walker's view of a session, for stacks of one machine.
 struct Walker<'a> {

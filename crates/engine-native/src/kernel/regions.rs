@@ -3,8 +3,8 @@
 use target::{Region, RegionState, Unreadable};
 
 use super::KernelState;
+use crate::native_target::unknown_page;
 use crate::raw::RawMemory;
-use crate::target::unknown_page;
 
 const PAGE_READONLY: u32 = 0x02;
 const PAGE_READWRITE: u32 = 0x04;
