@@ -40,7 +40,9 @@ pub(crate) fn rebuild(check: bool, engine: Option<&Path>) -> Result<()> {
     std::fs::create_dir_all(&work)?;
     for entry in std::fs::read_dir(root().join("fixtures/src"))? {
         let path = entry?.path();
-        std::fs::copy(&path, work.join(path.file_name().context("a source has a name")?))?;
+        if path.is_file() {
+            std::fs::copy(&path, work.join(path.file_name().context("a source has a name")?))?;
+        }
     }
     images(&work)?;
     std::fs::write(work.join("kernel.dmp"), crate::kernel_fixture::build(&work)?)?;

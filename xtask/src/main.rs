@@ -3,11 +3,13 @@
 mod fixtures;
 mod kernel_fixture;
 mod lab;
+mod live;
 mod prerequisite;
 mod process;
 mod suite;
 mod tables;
 mod wine;
+mod wine_run;
 
 use clap::{Parser, Subcommand};
 
@@ -41,6 +43,11 @@ enum Chore {
     },
     /// Installs and checks Microsoft's DbgEng under Wine, compilers and Rust targets, in `.lab`.
     Lab,
+    /// Runs a Windows program under Wine with Microsoft's DLLs: cargo's runner for Windows tests.
+    WineRun {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        words: Vec<String>,
+    },
     /// Side-by-side speed and memory figures: release build, triage, reads (spec 80 section 13).
     Bench,
     /// Mutates copies of small dumps and PDBs and opens each in a worker: no death, no hang.
@@ -61,6 +68,11 @@ fn main() {
             tables::generate(&windows, &process::root().join("crates/analysis-status/data"))
         }
         Chore::Lab => lab::set_up(),
+        Chore::WineRun { words } => wine_run::run(&words).map(|code| {
+            if code != 0 {
+                std::process::exit(code);
+            }
+        }),
         Chore::Bench => suite::bench(),
         Chore::Mutate { count, seed } => suite::mutate(count, seed),
     };

@@ -11,7 +11,7 @@ fn main() {
     let symbols = rest.first().cloned().unwrap_or_default();
     let paths = SymbolPaths { images: symbols.clone(), symbols, network: false };
     let options = engine_dbgeng::OpenOptions { engine: engine.into(), paths };
-    let engine = match engine_dbgeng::open_dump(dump.as_ref(), &options) {
+    let engine = match engine_dbgeng::open_dump(dump.as_ref(), &options, &|_| {}) {
         Ok(engine) => engine,
         Err(error) => {
             eprintln!("{error}");
@@ -25,14 +25,24 @@ fn main() {
     let context = engine.context(ContextOf::Selected, View::Default).ok().flatten();
     if let Some(context) = context {
         match engine.stack(&context, 64, &Halt::unbounded()) {
-            Ok(stack) => stack.frames.iter().enumerate().for_each(|(i, f)| println!("{}", target::FrameInfo::new(i, f).place())),
+            Ok(stack) => stack
+                .frames
+                .iter()
+                .enumerate()
+                .for_each(|(i, f)| println!("{}", target::FrameInfo::new(i, f).place())),
             Err(error) => println!("{error}"),
         }
         println!("{:?}", engine.disassemble(context.ip(), 3));
     }
     println!("{:?}", engine.evaluate("@$ip", &Halt::unbounded()));
     for module in engine.modules().iter().flat_map(|m| m.iter()) {
-        println!("{:016x} {:8x} {} {:?}", module.base, module.size, module.name, engine.symbol_status(module.base, false).map(|s| s.state));
+        println!(
+            "{:016x} {:8x} {} {:?}",
+            module.base,
+            module.size,
+            module.name,
+            engine.symbol_status(module.base, false).map(|s| s.state)
+        );
     }
 }
 

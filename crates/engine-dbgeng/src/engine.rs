@@ -1,46 +1,55 @@
-//! The engine's interfaces, opening a dump, and the facts read once.
+//! The engine's interfaces and what is remembered beside them.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use target::{
-    DumpFacts, DumpFormat, Facts, Machine, Module, OsVersion, ProcessFacts, Selection, SymbolPaths, TargetError,
-    TargetKind,
-};
+use target::{Facts, Machine, Module, Selection, SymbolPaths, TargetError};
 use windows::Win32::System::Diagnostics::Debug::Extensions::{
-    DEBUG_CLASS_KERNEL, IDebugAdvanced3, IDebugClient5, IDebugControl4, IDebugDataSpaces4, IDebugOutputCallbacksWide,
-    IDebugRegisters2, IDebugSymbols3, IDebugSystemObjects4,
+    DEBUG_STATUS_NO_DEBUGGEE, IDebugAdvanced3, IDebugClient5, IDebugControl4, IDebugDataSpaces4,
+    IDebugEventCallbacksWide, IDebugInputCallbacks, IDebugOutputCallbacksWide, IDebugRegisters2,
+    IDebugSymbols3, IDebugSystemObjects4,
 };
-use windows::core::{HRESULT, HSTRING, Interface};
+use windows::core::{HSTRING, Interface};
 
+use crate::breakpoints::Remembered;
+use crate::callbacks::{EventCallbacks, InputCallbacks, SeenEvents};
 use crate::library;
-use crate::names;
+use crate::locals::Pdbs;
 use crate::output::{Collected, OutputCallbacks};
-
-/// A dump that has not loaded by then does not load.
-const LOAD_WAIT: Duration = Duration::from_secs(60);
-
-/// Where the engine is and what to open.
-#[derive(Clone, Debug)]
-pub struct OpenOptions {
-    /// The folder with `dbgeng.dll` and its companions.
-    pub engine: PathBuf,
-    pub paths: SymbolPaths,
-}
+use crate::watchdog::{Breaker, Watchdog};
 
 /// Why nothing was opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("{} is missing: point WINDBG_MCP_ENGINE_DIR at a folder with Microsoft's debugger DLLs", .0.display())]
     EngineMissing(PathBuf),
-    #[error("{} does not load: {error}; is it the DLL of this program's architecture, with its companions?", path.display())]
+    #[error(
+        "{} does not load: {}; is it the DLL of this program's architecture, with its companions?",
+        path.display(), explain(error)
+    )]
     EngineUnloadable { path: PathBuf, error: windows::core::Error },
-    #[error("DbgEng failed while {doing}: {error}")]
+    #[error("DbgEng failed while {doing}: {}", explain(error))]
     Engine { doing: &'static str, error: windows::core::Error },
-    #[error("DbgEng did not load {} within {} s", path.display(), LOAD_WAIT.as_secs())]
-    NotLoaded { path: PathBuf },
+    #[error("DbgEng did not load {} within {seconds} s", path.display())]
+    NotLoaded { path: PathBuf, seconds: u64 },
+    /// The system refused to start the program; nothing runs.
+    #[error("cannot start \"{command_line}\": {reason}")]
+    NotStarted { command_line: String, reason: String },
+    /// The system refused the attach; the process is as it was.
+    #[error("cannot attach to process {pid}: {reason}")]
+    NotAttached { pid: u32, reason: String },
+    /// It ran to its end before it stopped.
+    #[error("{what} ended{} before it stopped for the debugger", code_text(*.code))]
+    Exited { what: String, code: Option<u32> },
+    /// It neither stopped nor could be broken into; it was let go of again.
+    #[error("{what} did not stop within {seconds} s; it was let go of")]
+    NotStopped { what: String, seconds: u64 },
+}
+
+fn code_text(code: Option<u32>) -> String {
+    code.map(|c| format!(" with exit code {c:#x} ({c})")).unwrap_or_default()
 }
 
 /// `Result` of an engine call, said as a target's error.
@@ -56,12 +65,39 @@ impl<T> EngineResult<T> for windows::core::Result<T> {
 
 /// An HRESULT in words with its number; Wine has no message table, so the number always stands.
 pub(crate) fn explain(error: &windows::core::Error) -> String {
-    let message = error.message();
     let code = error.code().0;
-    if message.is_empty() { format!("{code:#010x}") } else { format!("{} ({code:#010x})", message.trim()) }
+    let message = error.message();
+    let words = match code.cast_unsigned() {
+        0x8007_0002 => "file not found",
+        0x8007_0003 => "path not found",
+        0x8007_0005 => "access denied",
+        0x8007_00c1 => "not a program this engine can run",
+        0x8007_0057 => "invalid parameter",
+        0x8007_0016 => "the engine does not recognise it",
+        0x8004_0205 => "nothing is there to do it on",
+        _ => message.trim(),
+    };
+    if words.is_empty() { format!("{code:#010x}") } else { format!("{words} ({code:#010x})") }
 }
 
-/// One engine, one target.
+/// How the target came here: decides how it is let go of (spec 10 section 1.8).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Dump,
+    Launched,
+    /// The processes attached to, by system id.
+    Attached(Vec<u32>),
+}
+
+/// How the target left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Gone {
+    pub(crate) why: String,
+    /// It ran to its end, as against being let go of by a command.
+    pub(crate) exited: bool,
+}
+
+/// One engine, one target. Created and used on one thread; see [`DbgEng::breaker`] for the others.
 pub struct DbgEng {
     pub(crate) client: IDebugClient5,
     pub(crate) control: IDebugControl4,
@@ -70,175 +106,147 @@ pub struct DbgEng {
     pub(crate) spaces: IDebugDataSpaces4,
     pub(crate) system: IDebugSystemObjects4,
     pub(crate) advanced: IDebugAdvanced3,
+    pub(crate) watchdog: Watchdog,
     pub(crate) output: Arc<Mutex<Collected>>,
+    pub(crate) seen: SeenEvents,
+    pub(crate) origin: Origin,
     pub(crate) facts: Facts,
     pub(crate) aim: String,
     pub(crate) generation: Cell<u64>,
     pub(crate) paths: RefCell<SymbolPaths>,
     pub(crate) selection: Cell<Selection>,
     pub(crate) modules: RefCell<Option<Arc<[Module]>>>,
+    pub(crate) pdbs: Pdbs,
+    pub(crate) remembered: RefCell<BTreeMap<u32, Remembered>>,
+    /// Why there is no target any more.
+    pub(crate) gone: RefCell<Option<Gone>>,
+    /// A launched process that was never resumed.
+    pub(crate) first_resume: Cell<bool>,
+    /// A break was raised whose stop has not come yet.
+    pub(crate) undelivered: Cell<bool>,
+    pub(crate) released: Cell<bool>,
 }
 
-/// Opens a dump and waits until it is loaded.
-///
-/// # Errors
-/// When the engine is not there, refuses the file, or does not load it in time.
-pub fn open_dump(path: &Path, options: &OpenOptions) -> Result<DbgEng, OpenError> {
-    let client = library::create(&options.engine)?;
-    let output = Arc::new(Mutex::new(Collected::default()));
-    let callbacks: IDebugOutputCallbacksWide = OutputCallbacks(Arc::clone(&output)).into();
-    let failed = |doing| move |error| OpenError::Engine { doing, error };
-    let control: IDebugControl4 = client.cast().map_err(failed("asking for IDebugControl4"))?;
-    let symbols: IDebugSymbols3 = client.cast().map_err(failed("asking for IDebugSymbols3"))?;
-    // SAFETY: every pointer passed below lives for its call, on the thread that made the client.
-    unsafe {
-        client.SetOutputCallbacksWide(&callbacks).map_err(failed("setting callbacks"))?;
-        let engine_path = engine_symbol_path(&options.paths);
-        symbols.SetSymbolPathWide(&HSTRING::from(engine_path)).map_err(failed("setting the symbol path"))?;
-        symbols
-            .SetImagePathWide(&HSTRING::from(options.paths.images.as_str()))
-            .map_err(failed("setting the image path"))?;
-        client.OpenDumpFileWide(&HSTRING::from(path.as_os_str()), 0).map_err(failed("opening the dump"))?;
-        wait_for_load(&control, path)?;
-        control.SetRadix(16).map_err(failed("setting the radix"))?;
+impl DbgEng {
+    /// An engine with nothing in it, its paths set.
+    pub(crate) fn create(
+        folder: &Path,
+        paths: &SymbolPaths,
+        aim: String,
+        origin: Origin,
+    ) -> Result<Self, OpenError> {
+        let client = library::create(folder)?;
+        let output = Arc::new(Mutex::new(Collected::default()));
+        let seen = SeenEvents::default();
+        let failed = |doing| move |error| OpenError::Engine { doing, error };
+        let control: IDebugControl4 = client.cast().map_err(failed("asking for IDebugControl4"))?;
+        let symbols: IDebugSymbols3 = client.cast().map_err(failed("asking for IDebugSymbols3"))?;
+        let printed: IDebugOutputCallbacksWide = OutputCallbacks(Arc::clone(&output)).into();
+        let events: IDebugEventCallbacksWide = EventCallbacks(Arc::clone(&seen)).into();
+        let input: IDebugInputCallbacks = InputCallbacks(control.clone()).into();
+        // SAFETY: every pointer passed below lives for its call, on the thread that made the client.
+        unsafe {
+            client.SetOutputCallbacksWide(&printed).map_err(failed("setting output callbacks"))?;
+            client.SetEventCallbacksWide(&events).map_err(failed("setting event callbacks"))?;
+            client.SetInputCallbacks(&input).map_err(failed("setting input callbacks"))?;
+            symbols
+                .SetSymbolPathWide(&HSTRING::from(engine_symbol_path(paths)))
+                .map_err(failed("setting the symbol path"))?;
+            symbols
+                .SetImagePathWide(&HSTRING::from(crate::wine::windows_search_path(&paths.images)))
+                .map_err(failed("setting the image path"))?;
+        }
+        let watchdog = Watchdog::start(&control).map_err(|error| OpenError::Engine {
+            doing: "starting the watchdog thread",
+            error: error.into(),
+        })?;
+        Ok(Self {
+            registers: client.cast().map_err(failed("asking for IDebugRegisters2"))?,
+            spaces: client.cast().map_err(failed("asking for IDebugDataSpaces4"))?,
+            system: client.cast().map_err(failed("asking for IDebugSystemObjects4"))?,
+            advanced: client.cast().map_err(failed("asking for IDebugAdvanced3"))?,
+            client,
+            control,
+            symbols,
+            watchdog,
+            output,
+            seen,
+            origin,
+            facts: crate::facts::unknown(),
+            aim,
+            generation: Cell::new(1),
+            paths: RefCell::new(paths.clone()),
+            selection: Cell::new(Selection::default()),
+            modules: RefCell::new(None),
+            pdbs: Pdbs::default(),
+            remembered: RefCell::default(),
+            gone: RefCell::new(None),
+            first_resume: Cell::new(false),
+            undelivered: Cell::new(false),
+            released: Cell::new(false),
+        })
     }
-    let mut engine = DbgEng {
-        registers: client.cast().map_err(failed("asking for IDebugRegisters2"))?,
-        spaces: client.cast().map_err(failed("asking for IDebugDataSpaces4"))?,
-        system: client.cast().map_err(failed("asking for IDebugSystemObjects4"))?,
-        advanced: client.cast().map_err(failed("asking for IDebugAdvanced3"))?,
-        client,
-        control,
-        symbols,
-        output,
-        facts: unknown_facts(),
-        aim: path.display().to_string(),
-        generation: Cell::new(1),
-        paths: RefCell::new(options.paths.clone()),
-        selection: Cell::new(Selection::default()),
-        modules: RefCell::new(None),
-    };
-    engine.facts = engine.read_facts();
-    Ok(engine)
+
+    /// Pins what commands of a user could bend, and reads what does not change.
+    pub(crate) fn settle(&mut self) -> Result<(), OpenError> {
+        // SAFETY: integers only.
+        unsafe { self.control.SetRadix(16) }
+            .map_err(|error| OpenError::Engine { doing: "setting the radix", error })?;
+        self.facts = self.read_facts();
+        self.sync_selection();
+        Ok(())
+    }
+
+    /// A handle that breaks in from any thread.
+    #[must_use]
+    pub fn breaker(&self) -> Breaker {
+        self.watchdog.breaker()
+    }
+
+    /// `DEBUG_STATUS_*`; unreadable is "stopped", so that reading it never fails a call.
+    pub(crate) fn status(&self) -> u32 {
+        // SAFETY: no arguments.
+        unsafe { self.control.GetExecutionStatus() }.unwrap_or(0)
+    }
+
+    /// Refuses when there is no target: text driven into an engine without one can fault inside it.
+    pub(crate) fn alive(&self) -> Result<(), TargetError> {
+        if let Some(gone) = &*self.gone.borrow() {
+            return Err(TargetError::Gone(gone.why.clone()));
+        }
+        if self.status() == DEBUG_STATUS_NO_DEBUGGEE {
+            return Err(TargetError::Gone("the engine holds no target any more".to_owned()));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn set_gone(&self, why: String, exited: bool) {
+        self.gone.borrow_mut().get_or_insert(Gone { why, exited });
+        *self.modules.borrow_mut() = Some(Arc::default());
+    }
+
+    /// Whatever was cached about the target may have changed.
+    pub(crate) fn forget(&self) {
+        *self.modules.borrow_mut() = None;
+    }
+}
+
+impl Drop for DbgEng {
+    fn drop(&mut self) {
+        if !self.released.get() {
+            let _ = self.let_go();
+        }
+    }
 }
 
 /// An empty path makes the engine fall back to its own default, which reaches out to the internet; a
 /// folder that is not there does not.
 pub(crate) fn engine_symbol_path(paths: &SymbolPaths) -> String {
     let wanted = paths.symbols.trim();
-    if wanted.is_empty() { "C:\\windbg-mcp-no-symbols".to_owned() } else { wanted.to_owned() }
-}
-
-fn wait_for_load(control: &IDebugControl4, path: &Path) -> Result<(), OpenError> {
-    let milliseconds = u32::try_from(LOAD_WAIT.as_millis()).unwrap_or(u32::MAX);
-    // `windows` folds S_FALSE (the wait expired) into success, so the raw answer is asked for.
-    // SAFETY: the interface pointer is valid; WaitForEvent takes two integers (dbgeng.h).
-    let answer: HRESULT =
-        unsafe { (Interface::vtable(control).WaitForEvent)(Interface::as_raw(control), 0, milliseconds) };
-    match answer {
-        HRESULT(0) => Ok(()),
-        HRESULT(1) => Err(OpenError::NotLoaded { path: path.to_owned() }),
-        failure => Err(OpenError::Engine { doing: "loading the dump", error: failure.into() }),
-    }
-}
-
-fn unknown_facts() -> Facts {
-    Facts {
-        kind: TargetKind::UserDump,
-        machine: Machine::X64,
-        wow64: false,
-        os: None,
-        process: None,
-        processors: None,
-        dump: None,
-        limitations: Vec::new(),
-    }
-}
-
-/// `DEBUG_*_DUMP` qualifiers of both classes (dbgeng.h).
-const SMALL_DUMP: u32 = 1024;
-const FULL_DUMP: u32 = 1026;
-
-impl DbgEng {
-    fn read_facts(&self) -> Facts {
-        let (mut class, mut qualifier) = (0, 0);
-        // SAFETY: both pointers are to locals.
-        let _ = unsafe { self.control.GetDebuggeeType(&mut class, &mut qualifier) };
-        let kernel = class == DEBUG_CLASS_KERNEL;
-        // SAFETY: no arguments.
-        let (effective, actual) = unsafe {
-            (self.control.GetEffectiveProcessorType().ok(), self.control.GetActualProcessorType().ok())
-        };
-        let machine = effective.and_then(machine_of).unwrap_or(Machine::X64);
-        let wow64 = machine == Machine::X86 && actual.and_then(machine_of) == Some(Machine::X64);
-        Facts {
-            kind: if kernel { TargetKind::KernelDump } else { TargetKind::UserDump },
-            machine,
-            wow64,
-            os: self.os_version(),
-            process: (!kernel).then(|| self.process_facts()),
-            // SAFETY: no arguments.
-            processors: unsafe { self.control.GetNumberProcessors() }.ok(),
-            dump: Some(self.dump_facts(kernel, qualifier)),
-            limitations: Vec::new(),
-        }
-    }
-
-    fn dump_facts(&self, kernel: bool, qualifier: u32) -> DumpFacts {
-        let format = match (kernel, qualifier) {
-            (true, SMALL_DUMP) => DumpFormat::KernelTriage,
-            (true, FULL_DUMP) => DumpFormat::KernelFull,
-            (true, _) => DumpFormat::KernelBitmap,
-            (false, _) => DumpFormat::UserMinidump,
-        };
-        // SAFETY: no arguments.
-        let (seconds, uptime) =
-            unsafe { (self.control.GetCurrentTimeDate().ok(), self.control.GetCurrentSystemUpTime().ok()) };
-        DumpFacts {
-            format,
-            container: None,
-            time: seconds.and_then(|s| target::value::rfc3339(i64::from(s), 0)),
-            uptime_ms: uptime.map(|s| u64::from(s) * 1000),
-            full_memory: qualifier != SMALL_DUMP,
-            truncated: false,
-            comment: None,
-        }
-    }
-
-    fn os_version(&self) -> Option<OsVersion> {
-        let (mut platform, mut major, mut minor) = (0, 0, 0);
-        // SAFETY: the out pointers are to locals, the optional ones absent.
-        unsafe { self.control.GetSystemVersionValues(&mut platform, &mut major, &mut minor, None, None) }.ok()?;
-        let (mut kd_major, mut kd_minor, mut service_pack) = (0, 0, 0);
-        // GetSystemVersion reports the build number as the minor version (dbgeng.h).
-        // SAFETY: as above.
-        unsafe {
-            let _ = self.control.GetSystemVersion(
-                &mut platform,
-                &mut kd_major,
-                &mut kd_minor,
-                None,
-                None,
-                &mut service_pack,
-                None,
-                None,
-            );
-        }
-        Some(OsVersion { major, minor, build: kd_minor, ..OsVersion::default() })
-    }
-
-    fn process_facts(&self) -> ProcessFacts {
-        // SAFETY: no pointers but the string buffers, which live for the call.
-        unsafe {
-            ProcessFacts {
-                pid: self.system.GetCurrentProcessSystemId().ok(),
-                name: names::wide(|buffer, size| self.system.GetCurrentProcessExecutableNameWide(buffer, size))
-                    .ok()
-                    .map(|path| target::base_name(&path).to_owned()),
-                created: None,
-                peb: self.system.GetCurrentProcessPeb().ok(),
-            }
-        }
+    if wanted.is_empty() {
+        "C:\\windbg-mcp-no-symbols".to_owned()
+    } else {
+        crate::wine::windows_search_path(wanted)
     }
 }
 

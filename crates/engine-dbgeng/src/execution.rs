@@ -3,21 +3,22 @@
 use std::ffi::c_void;
 
 use target::{
-    BugCheck, Context, ContextOf, ContextSource, ExceptionRecord, Machine, Result, StoredEvent, TargetError, Thread,
-    View,
+    BugCheck, Context, ContextOf, ContextSource, Machine, Result, Selection, StoredEvent, TargetError,
+    Thread, View,
 };
 use windows::Win32::System::Diagnostics::Debug::Extensions::{
     DEBUG_EVENT_EXCEPTION, DEBUG_LAST_EVENT_INFO_EXCEPTION,
 };
 
-use crate::engine::{DbgEng, EngineResult, machine_of};
+use crate::engine::{DbgEng, EngineResult};
+use crate::run::Detail;
 
 /// More threads than this are not listed: the engine's arrays are sized by its own count.
 const THREADS: u32 = 65_536;
 
 impl DbgEng {
     /// Engine thread ids and system ids, in index order.
-    fn thread_ids(&self) -> Result<Vec<(u32, u32)>> {
+    pub(crate) fn thread_ids(&self) -> Result<Vec<(u32, u32)>> {
         // SAFETY: no arguments.
         let count = unsafe { self.system.GetNumberThreads() }.said("count threads")?.min(THREADS);
         let mut ids = vec![0; count as usize];
@@ -34,6 +35,9 @@ impl DbgEng {
     pub(crate) fn on_thread<T>(&self, id: u32, action: impl FnOnce() -> Result<T>) -> Result<T> {
         // SAFETY: integers only.
         let before = unsafe { self.system.GetCurrentThreadId() }.said("read the current thread")?;
+        if before == id {
+            return action();
+        }
         // SAFETY: integers only.
         unsafe { self.system.SetCurrentThreadId(id) }.said("select a thread")?;
         let result = action();
@@ -42,31 +46,111 @@ impl DbgEng {
         result
     }
 
+    /// Runs `action` with the engine looking at the target as `machine`.
+    pub(crate) fn as_machine<T>(&self, machine: Machine, action: impl FnOnce() -> Result<T>) -> Result<T> {
+        // SAFETY: no arguments.
+        let effective = unsafe { self.control.GetEffectiveProcessorType() }.said("read the machine")?;
+        let wanted = u32::from(machine.image_machine());
+        if wanted == effective {
+            return action();
+        }
+        // SAFETY: integers only.
+        unsafe { self.control.SetEffectiveProcessorType(wanted) }.said("switch the machine")?;
+        let result = action();
+        // SAFETY: integers only.
+        unsafe { self.control.SetEffectiveProcessorType(effective) }.said("switch the machine back")?;
+        result
+    }
+
+    /// Takes over what the engine has selected: after opening, a stop or a raw command.
+    pub(crate) fn sync_selection(&self) {
+        // SAFETY: no arguments.
+        let (current, system_id) =
+            unsafe { (self.system.GetCurrentThreadId().ok(), self.system.GetCurrentThreadSystemId().ok()) };
+        let selection = if self.facts.kind.is_kernel() {
+            let ids = self.thread_ids().unwrap_or_default();
+            let index = ids.iter().position(|(id, _)| Some(*id) == current);
+            Selection { processor: index.and_then(|i| u32::try_from(i).ok()), ..Selection::default() }
+        } else {
+            Selection { thread: system_id, ..Selection::default() }
+        };
+        self.selection.set(selection);
+    }
+
+    pub(crate) fn apply_selection(&self, wanted: Selection) -> Result<()> {
+        let kernel = self.facts.kind.is_kernel();
+        let thread = match (wanted.thread, wanted.processor, kernel) {
+            (Some(_), _, true) => {
+                return Err(TargetError::unsupported(
+                    "wrong_target_kind",
+                    "user threads are selected by system id on user targets only",
+                ));
+            }
+            (_, Some(_), false) => {
+                return Err(TargetError::unsupported(
+                    "wrong_target_kind",
+                    "processors and kernel processes are selected on kernel targets only",
+                ));
+            }
+            (Some(thread), None, false) => self.engine_thread(ContextOf::Thread(thread))?,
+            (None, Some(processor), true) => self.engine_thread(ContextOf::Processor(processor))?,
+            (None, None, _) => None,
+        };
+        if let Some(process) = wanted.process {
+            self.process_record(process)?;
+        }
+        if let Some(thread) = thread {
+            // SAFETY: integers only.
+            unsafe { self.system.SetCurrentThreadId(thread) }.said("select the thread")?;
+        }
+        if kernel {
+            // Zero is the current thread's own process.
+            // SAFETY: integers only.
+            unsafe { self.system.SetImplicitProcessDataOffset(wanted.process.unwrap_or(0)) }
+                .said("select the process")?;
+            if wanted.process != self.selection.get().process {
+                self.forget();
+            }
+        }
+        self.selection.set(wanted);
+        Ok(())
+    }
+
     pub(crate) fn list_threads(&self) -> Result<Vec<Thread>> {
         let kernel = self.facts.kind.is_kernel();
+        let event = self.event_thread();
         // SAFETY: no arguments.
-        let event = unsafe { self.system.GetEventThread() }.ok();
+        let process = unsafe { self.system.GetCurrentProcessSystemId() }.ok();
         let mut rows = Vec::new();
         for (index, (id, system_id)) in self.thread_ids()?.into_iter().enumerate() {
             let index = u32::try_from(index).unwrap_or(u32::MAX);
             // SAFETY: no arguments; each answers for the thread selected here.
             let (teb, object) = self
                 .on_thread(id, || unsafe {
-                    Ok((self.system.GetCurrentThreadTeb().ok(), self.system.GetCurrentThreadDataOffset().ok()))
+                    Ok((
+                        self.system.GetCurrentThreadTeb().ok(),
+                        self.system.GetCurrentThreadDataOffset().ok(),
+                    ))
                 })
                 .unwrap_or((None, None));
             rows.push(Thread {
                 index,
                 system_id: if kernel { index } else { system_id },
-                process_id: self.facts.process.as_ref().and_then(|p| p.pid),
+                process_id: if kernel { None } else { process },
                 processor: kernel.then_some(index),
-                teb: if kernel { None } else { teb },
-                thread_object: if kernel { object } else { None },
+                teb: if kernel { None } else { teb.filter(|&t| t != 0) },
+                thread_object: if kernel { object.filter(|&o| o != 0) } else { None },
                 event: Some(id) == event,
                 ..Thread::default()
             });
         }
         Ok(rows)
+    }
+
+    /// Engine id of the thread the last event happened on.
+    fn event_thread(&self) -> Option<u32> {
+        // SAFETY: no arguments.
+        unsafe { self.system.GetEventThread() }.ok()
     }
 
     fn engine_thread(&self, of: ContextOf) -> Result<Option<u32>> {
@@ -76,12 +160,25 @@ impl DbgEng {
                 (_, Some(processor)) => return self.engine_thread(ContextOf::Processor(processor)),
                 (None, None) => return Ok(None),
             },
+            ContextOf::Thread(_) if self.facts.kind.is_kernel() => {
+                return Err(TargetError::unsupported(
+                    "wrong_target_kind",
+                    "user threads do not exist on a kernel target; name a processor",
+                ));
+            }
             ContextOf::Thread(system_id) => system_id,
+            ContextOf::Processor(_) if !self.facts.kind.is_kernel() => {
+                return Err(TargetError::unsupported(
+                    "wrong_target_kind",
+                    "processors exist on kernel targets only",
+                ));
+            }
             ContextOf::Processor(processor) => {
-                // SAFETY: integers only.
-                return unsafe { self.system.GetThreadIdByProcessor(processor) }
-                    .map(Some)
-                    .map_err(|_| TargetError::InvalidArgument(format!("there is no processor {processor}")));
+                let ids = self.thread_ids()?;
+                let found = ids.get(processor as usize).map(|(id, _)| *id);
+                return found.map(Some).ok_or_else(|| {
+                    TargetError::InvalidArgument(format!("there is no processor {processor}"))
+                });
             }
             ContextOf::KernelThread(_) => {
                 return Err(TargetError::unsupported(
@@ -94,49 +191,72 @@ impl DbgEng {
             .into_iter()
             .find(|(_, system_id)| *system_id == wanted)
             .map(|(id, _)| Some(id))
-            .ok_or_else(|| TargetError::InvalidArgument(format!("there is no thread {wanted:#x}")))
+            .ok_or_else(|| TargetError::InvalidArgument(format!("there is no thread {wanted:#x} ({wanted})")))
     }
 
     pub(crate) fn read_context(&self, of: ContextOf, view: View) -> Result<Option<Context>> {
-        match self.engine_thread(of)? {
+        let thread = self.engine_thread(of)?;
+        if of == ContextOf::Selected
+            && let Some(stored) = self.event_context(thread, view)?
+        {
+            return Ok(Some(stored));
+        }
+        match thread {
             Some(id) => self.on_thread(id, || self.current_context(view)),
             None => self.current_context(view),
         }
     }
 
-    /// The context of the engine's current thread, as the effective machine of `view`.
+    /// The registers stored with a dump's exception, for the thread that raised it.
+    pub(crate) fn event_context(&self, thread: Option<u32>, view: View) -> Result<Option<Context>> {
+        if self.facts.dump.is_none() || self.facts.kind.is_kernel() || thread != self.event_thread() {
+            return Ok(None);
+        }
+        let stored = self.read_event()?.and_then(|e| e.context);
+        Ok(stored.filter(|c| match view {
+            View::Default => true,
+            View::Native => !self.facts.wow64 || c.machine == Machine::X64,
+            View::Wow64 => c.machine == Machine::X86,
+        }))
+    }
+
+    /// The context of the engine's current thread, as the machine of `view`.
     fn current_context(&self, view: View) -> Result<Option<Context>> {
-        // SAFETY: no arguments.
-        let effective = unsafe { self.control.GetEffectiveProcessorType() }.said("read the machine")?;
-        let wanted = match view {
-            View::Native => Some(Machine::X64).filter(|_| self.facts.wow64),
-            View::Wow64 => Some(Machine::X86).filter(|_| self.facts.wow64),
-            View::Default => None,
-        };
-        let machine = wanted.or_else(|| machine_of(effective)).unwrap_or(self.facts.machine);
-        let switched = u32::from(machine.image_machine()) != effective;
-        if switched {
-            // SAFETY: integers only.
-            unsafe { self.control.SetEffectiveProcessorType(u32::from(machine.image_machine())) }
-                .said("switch the machine")?;
+        if !self.facts.wow64 {
+            return self.machine_context(self.facts.machine);
         }
+        match view {
+            View::Native => self.machine_context(Machine::X64),
+            View::Wow64 => self.machine_context(Machine::X86),
+            // A thread in 64-bit code whose 32-bit registers were not saved has only these.
+            View::Default => match self.machine_context(Machine::X86)? {
+                Some(context) => Ok(Some(context)),
+                None => self.machine_context(Machine::X64),
+            },
+        }
+    }
+
+    fn machine_context(&self, machine: Machine) -> Result<Option<Context>> {
         let mut bytes = vec![0u8; Context::record_size(machine)];
-        // SAFETY: the buffer is as long as said.
-        let read = unsafe {
-            self.advanced.GetThreadContext(bytes.as_mut_ptr().cast::<c_void>(), u32::try_from(bytes.len()).unwrap_or(0))
-        };
-        if switched {
-            // SAFETY: integers only.
-            unsafe { self.control.SetEffectiveProcessorType(effective) }.said("switch the machine back")?;
-        }
-        Ok(read.ok().and_then(|()| Context::from_bytes(machine, &bytes, ContextSource::Live)))
+        let size = u32::try_from(bytes.len()).unwrap_or(0);
+        let read = self.as_machine(machine, || {
+            // SAFETY: the buffer is as long as said.
+            Ok(unsafe { self.advanced.GetThreadContext(bytes.as_mut_ptr().cast::<c_void>(), size) })
+        });
+        let read = matches!(read, Ok(Ok(())));
+        let context = if read { Context::from_bytes(machine, &bytes, ContextSource::Live) } else { None };
+        // The engine answers zeros for 32-bit registers a WoW64 dump does not hold.
+        Ok(context.filter(|c| !(self.facts.wow64 && machine == Machine::X86 && c.sp() == 0)))
     }
 
     pub(crate) fn read_event(&self) -> Result<Option<StoredEvent>> {
+        if self.is_live() {
+            return Ok(self.live_event());
+        }
         let mut info = DEBUG_LAST_EVENT_INFO_EXCEPTION::default();
         let size = u32::try_from(size_of_val(&info)).unwrap_or(0);
         let (mut kind, mut process, mut thread) = (0, 0, 0);
-        let mut context = vec![0u8; 0x1000];
+        let mut context = vec![0u8; 0x4000];
         let mut context_used = 0;
         // SAFETY: every buffer lives for the call and is as long as said.
         let stored = unsafe {
@@ -156,24 +276,45 @@ impl DbgEng {
             return Ok(None);
         }
         context.truncate(context_used as usize);
-        let parsed = Context::from_bytes(self.facts.machine, &context, ContextSource::Exception);
-        let system_id = self.thread_ids()?.into_iter().find(|(id, _)| *id == thread).map(|(_, system)| system);
-        let record = info.ExceptionRecord;
-        let count = (record.NumberParameters as usize).min(record.ExceptionInformation.len());
-        let narrow = |value: u64| if self.facts.machine == Machine::X86 { value & 0xffff_ffff } else { value };
+        let parsed = self.stored_context(&context);
+        let system_id =
+            self.thread_ids()?.into_iter().find(|(id, _)| *id == thread).map(|(_, system)| system);
         Ok(Some(StoredEvent {
             thread: system_id,
-            record: ExceptionRecord {
-                code: record.ExceptionCode.0.cast_unsigned(),
-                flags: record.ExceptionFlags,
-                nested: narrow(record.ExceptionRecord),
-                address: narrow(record.ExceptionAddress),
-                parameters: record.ExceptionInformation[..count].iter().copied().map(narrow).collect(),
-            },
+            record: self.exception_record(&info.ExceptionRecord),
             first_chance: Some(info.FirstChance != 0),
             context_invalid: parsed.is_none() && !context.is_empty(),
             context: parsed,
         }))
+    }
+
+    /// The stored record is of the machine its size and flags say, which of a WoW64 process may be
+    /// either.
+    fn stored_context(&self, bytes: &[u8]) -> Option<Context> {
+        let parse = |machine| Context::from_bytes(machine, bytes, ContextSource::Exception);
+        if self.facts.wow64 {
+            return if bytes.len() >= Context::record_size(Machine::X64) {
+                parse(Machine::X64)
+            } else {
+                parse(Machine::X86)
+            };
+        }
+        parse(self.facts.machine)
+    }
+
+    fn live_event(&self) -> Option<StoredEvent> {
+        let event = self.last_event()?;
+        let Detail::Exception(record, first_chance) = event.detail else { return None };
+        let system_id =
+            self.thread_ids().ok()?.into_iter().find(|(id, _)| *id == event.thread).map(|(_, s)| s);
+        let context = self.on_thread(event.thread, || self.current_context(View::Default)).ok().flatten();
+        Some(StoredEvent {
+            thread: system_id,
+            record,
+            first_chance: Some(first_chance),
+            context,
+            context_invalid: false,
+        })
     }
 
     pub(crate) fn read_bug_check(&self) -> Result<Option<BugCheck>> {
@@ -185,6 +326,14 @@ impl DbgEng {
         let [p1, p2, p3, p4] = &mut p;
         // SAFETY: all pointers are to locals.
         unsafe { self.control.ReadBugCheckData(&mut code, p1, p2, p3, p4) }.said("read the bug check")?;
-        Ok((code != 0).then_some(BugCheck { code, parameters: p, driver: None }))
+        Ok((code != 0).then_some(BugCheck { code, parameters: p, driver: self.bug_check_driver() }))
+    }
+
+    /// `nt!KiBugCheckDriver`: the driver the kernel blamed.
+    fn bug_check_driver(&self) -> Option<String> {
+        use target::MemoryExt;
+        let symbol = self.resolve_name("nt!KiBugCheckDriver").ok()?;
+        let name = self.read_u64(symbol.first()?.address).ok().filter(|&p| p != 0)?;
+        self.read_unicode_string(name, 8).ok().filter(|n| !n.is_empty())
     }
 }

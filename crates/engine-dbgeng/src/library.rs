@@ -12,8 +12,15 @@ use crate::engine::OpenError;
 
 type DebugCreate = unsafe extern "system" fn(*const GUID, *mut *mut c_void) -> HRESULT;
 
-/// A client of the engine in `folder`.
-pub(crate) fn create(folder: &Path) -> Result<IDebugClient5, OpenError> {
+/// Loads the engine of `folder` without creating one: whether it is there and fits this process.
+///
+/// # Errors
+/// When it is missing, or is not a DLL this process can load.
+pub fn load(folder: &Path) -> Result<(), OpenError> {
+    entry(folder).map(drop)
+}
+
+fn entry(folder: &Path) -> Result<DebugCreate, OpenError> {
     let path = folder.join("dbgeng.dll");
     if !path.is_file() {
         return Err(OpenError::EngineMissing(path));
@@ -29,7 +36,12 @@ pub(crate) fn create(folder: &Path) -> Result<IDebugClient5, OpenError> {
         return Err(OpenError::EngineMissing(path));
     };
     // SAFETY: dbgeng.h declares DebugCreate with exactly this signature.
-    let debug_create: DebugCreate = unsafe { std::mem::transmute(entry) };
+    Ok(unsafe { std::mem::transmute::<unsafe extern "system" fn() -> isize, DebugCreate>(entry) })
+}
+
+/// A client of the engine in `folder`.
+pub(crate) fn create(folder: &Path) -> Result<IDebugClient5, OpenError> {
+    let debug_create = entry(folder)?;
     let mut client = std::ptr::null_mut();
     // SAFETY: both pointers are valid for the call; on success `client` owns one reference.
     unsafe {

@@ -7,24 +7,42 @@ use windows::Win32::System::Diagnostics::Debug::Extensions::{
 };
 use windows::core::{PCWSTR, implement};
 
-/// At most this much of one command's output is kept; the rest is counted.
-const LIMIT: usize = 8 << 20;
+/// Of one operation's output this much is kept from its start and as much from its end.
+const HALF: usize = 4 << 20;
 
 /// Text collected since the last [`Collected::take`].
 #[derive(Default)]
 pub(crate) struct Collected {
-    text: String,
+    head: String,
+    tail: String,
     dropped: usize,
 }
 
 impl Collected {
-    pub(crate) fn take(buffer: &Arc<Mutex<Self>>) -> String {
-        let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut text = std::mem::take(&mut buffer.text);
-        let dropped = std::mem::take(&mut buffer.dropped);
-        if dropped > 0 {
-            text.push_str(&format!("\n[{dropped} bytes of output left out]\n"));
+    fn push(&mut self, text: &str) {
+        if self.tail.is_empty() && self.head.len() + text.len() <= HALF {
+            self.head.push_str(text);
+            return;
         }
+        self.tail.push_str(text);
+        // Twice the half before cutting, so that a flood is not moved about on every line.
+        if self.tail.len() > 2 * HALF {
+            let mut cut = self.tail.len() - HALF;
+            while !self.tail.is_char_boundary(cut) {
+                cut += 1;
+            }
+            self.tail.drain(..cut);
+            self.dropped += cut;
+        }
+    }
+
+    pub(crate) fn take(buffer: &Arc<Mutex<Self>>) -> String {
+        let taken = std::mem::take(&mut *buffer.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut text = taken.head;
+        if taken.dropped > 0 {
+            text.push_str(&format!("\n[{} bytes of output left out]\n", taken.dropped));
+        }
+        text.push_str(&taken.tail);
         text
     }
 }
@@ -40,13 +58,27 @@ impl IDebugOutputCallbacksWide_Impl for OutputCallbacks_Impl {
             return Ok(());
         }
         // SAFETY: the engine passes a NUL-terminated string that lives for the call.
-        let text = unsafe { text.to_string() }.unwrap_or_default();
-        let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if buffer.text.len() + text.len() > LIMIT {
-            buffer.dropped += text.len();
-        } else {
-            buffer.text.push_str(&text);
-        }
+        let text = String::from_utf16_lossy(unsafe { text.as_wide() });
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(&text);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_keeps_its_ends_and_counts_the_rest() {
+        let buffer = Arc::new(Mutex::new(Collected::default()));
+        buffer.lock().unwrap().push("first\n");
+        for _ in 0..300_000 {
+            buffer.lock().unwrap().push("the same line of sixty-four bytes, said again and again and so\n");
+        }
+        buffer.lock().unwrap().push("last\n");
+        let text = Collected::take(&buffer);
+        assert!(text.starts_with("first\n") && text.ends_with("last\n"));
+        assert!(text.len() < 3 * (HALF + 100) && text.contains("bytes of output left out"));
+        assert_eq!(Collected::take(&buffer), "");
     }
 }

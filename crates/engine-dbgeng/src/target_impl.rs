@@ -3,25 +3,22 @@
 use std::sync::Arc;
 
 use target::{
-    Ability, BugCheck, Context, ContextOf, Ending, Facts, Frame, Halt, Identity, Instruction, KernelThread, Local,
-    Memory, Module, Process, ReadOutcome, Region, RegionState, Reloaded, Result, Selection, SourceLine,
-    Space, Stack, StoredEvent, SymbolHit, SymbolPaths, SymbolStatus, Target, TargetError, Thread, TypeLayout,
-    UnloadedModule, Unreadable, View,
+    Ability, Breakpoints, BugCheck, Command, Context, ContextOf, DataModel, Ending, Facts, Frame, Halt,
+    Identity, Instruction, KernelThread, Local, Memory, Module, Process, ReadOutcome, Region, Reloaded,
+    Result, Run, Selection, SourceLine, Space, Stack, StoredEvent, SymbolHit, SymbolPaths, SymbolStatus,
+    Target, TargetError, Thread, TypeLayout, UnloadedModule, Unreadable, View, Write,
 };
-use windows::Win32::System::Diagnostics::Debug::Extensions::{
-    DEBUG_END_ACTIVE_DETACH, DEBUG_MODNAME_IMAGE, DEBUG_MODULE_PARAMETERS, DEBUG_OUTCTL_THIS_CLIENT,
-};
-use windows::Win32::System::Memory::MEMORY_BASIC_INFORMATION64;
 use windows::core::HSTRING;
 
 use crate::engine::{DbgEng, EngineResult, engine_symbol_path};
-use crate::names;
-use crate::output::Collected;
 
 impl Memory for DbgEng {
     fn read(&self, space: Space, address: u64, buffer: &mut [u8]) -> ReadOutcome {
+        if buffer.is_empty() {
+            return ReadOutcome::complete(0);
+        }
         let read = match space {
-            Space::Virtual => self.read_pages(address, buffer),
+            Space::Virtual => self.read_pages(self.narrow(address), buffer),
             Space::Physical => {
                 let mut read = 0;
                 // SAFETY: the buffer is as long as said.
@@ -40,13 +37,10 @@ impl Memory for DbgEng {
         if read == buffer.len() {
             ReadOutcome::complete(read)
         } else {
-            ReadOutcome::stopped(read, Unreadable::Refused)
+            let why = if self.facts.dump.is_some() { Unreadable::NotInDump } else { Unreadable::Refused };
+            ReadOutcome::stopped(read, why)
         }
     }
-}
-
-fn native_only<T>(what: &str) -> Result<T> {
-    Err(TargetError::unsupported("native_only", format!("{what} is served by the native engine; open it with engine native")))
 }
 
 impl Target for DbgEng {
@@ -59,7 +53,17 @@ impl Target for DbgEng {
     }
 
     fn abilities(&self) -> Vec<Ability> {
-        vec![Ability::Execute]
+        let mut abilities = vec![Ability::Execute, Ability::Dx];
+        if self.is_live() {
+            abilities.extend([
+                Ability::Run,
+                Ability::Step,
+                Ability::Breakpoints,
+                Ability::Watch,
+                Ability::Write,
+            ]);
+        }
+        abilities
     }
 
     fn modules(&self) -> Result<Arc<[Module]>> {
@@ -72,34 +76,16 @@ impl Target for DbgEng {
     }
 
     fn unloaded_modules(&self) -> Result<Arc<[UnloadedModule]>> {
-        let (mut loaded, mut unloaded) = (0, 0);
-        // SAFETY: both pointers are to locals.
-        unsafe { self.symbols.GetNumberModules(&mut loaded, &mut unloaded) }.said("count modules")?;
-        let mut rows = Vec::new();
-        for index in loaded..loaded.saturating_add(unloaded.min(10_000)) {
-            let mut parameters = DEBUG_MODULE_PARAMETERS::default();
-            // SAFETY: one entry is asked for and there is room for one; the name buffers live for the call.
-            let name = unsafe {
-                self.symbols.GetModuleParameters(1, None, index, &mut parameters).said("read a module")?;
-                names::wide(|buffer, size| {
-                    self.symbols.GetModuleNameStringWide(DEBUG_MODNAME_IMAGE, index, 0, buffer, size)
-                })
-            };
-            rows.push(UnloadedModule {
-                image_name: name.unwrap_or_default(),
-                base: self.narrow(parameters.Base),
-                size: u64::from(parameters.Size),
-                timestamp: parameters.TimeDateStamp,
-                checksum: parameters.Checksum,
-            });
-        }
-        Ok(rows.into())
+        Ok(self.read_unloaded()?.into())
     }
 
     fn resync(&self) -> Result<()> {
-        // SAFETY: the string lives for the call.
-        unsafe { self.symbols.ReloadWide(&HSTRING::from("")) }.said("reload the module list")?;
-        *self.modules.borrow_mut() = None;
+        self.alive()?;
+        if self.facts.dump.is_none() {
+            // SAFETY: the string lives for the call.
+            unsafe { self.symbols.ReloadWide(&HSTRING::from("")) }.said("reload the module list")?;
+        }
+        self.forget();
         Ok(())
     }
 
@@ -117,33 +103,62 @@ impl Target for DbgEng {
             self.symbols
                 .SetSymbolPathWide(&HSTRING::from(engine_symbol_path(&paths)))
                 .said("set the symbol path")?;
-            self.symbols.SetImagePathWide(&HSTRING::from(paths.images.as_str())).said("set the image path")?;
+            self.symbols
+                .SetImagePathWide(&HSTRING::from(paths.images.as_str()))
+                .said("set the image path")?;
         }
         *self.paths.borrow_mut() = paths;
-        self.resync()
+        // SAFETY: the string lives for the call.
+        unsafe { self.symbols.ReloadWide(&HSTRING::from("")) }.said("look for symbols again")?;
+        self.forget();
+        Ok(())
     }
 
     fn reload(&self, pattern: Option<&str>, force: bool) -> Result<Reloaded> {
-        let argument = format!("{}{}", if force { "/f " } else { "" }, pattern.unwrap_or(""));
-        // SAFETY: the string lives for the call.
-        unsafe { self.symbols.ReloadWide(&HSTRING::from(argument.trim())) }.said("reload symbols")?;
-        *self.modules.borrow_mut() = None;
-        Ok(Reloaded { modules: self.modules()?.len() })
+        let glob = pattern.map(symbols::glob::Glob::new);
+        let modules = self.modules()?;
+        let wanted =
+            |m: &&Module| glob.as_ref().is_none_or(|g| g.matches(&m.name) || g.matches(&m.image_name));
+        let named: Vec<&Module> = modules.iter().filter(wanted).collect();
+        if let (true, Some(pattern)) = (named.is_empty(), pattern) {
+            return Err(TargetError::failed_because(
+                "no_such_module",
+                format!("no loaded module is called {pattern}"),
+            ));
+        }
+        let flag = if force { "/f " } else { "" };
+        let arguments: Vec<String> = match pattern {
+            None => vec![flag.trim().to_owned()],
+            Some(_) => named.iter().map(|m| format!("{flag}{}", m.image_name)).collect(),
+        };
+        for argument in arguments {
+            // SAFETY: the string lives for the call.
+            unsafe { self.symbols.ReloadWide(&HSTRING::from(argument)) }.said("reload symbols")?;
+        }
+        self.pdbs.borrow_mut().clear();
+        self.forget();
+        Ok(Reloaded { modules: named.len() })
     }
 
     fn threads(&self) -> Result<Arc<[Thread]>> {
         Ok(self.list_threads()?.into())
     }
 
-    fn processes(&self, _halt: &Halt) -> Result<Vec<Process>> {
-        native_only("the process list of a kernel dump")
+    fn processes(&self, halt: &Halt) -> Result<Vec<Process>> {
+        self.list_processes(halt)
     }
 
-    fn kernel_threads(&self, _process: u64, _halt: &Halt) -> Result<Vec<KernelThread>> {
-        native_only("the thread list of a kernel process")
+    fn kernel_threads(&self, process: u64, halt: &Halt) -> Result<Vec<KernelThread>> {
+        self.list_kernel_threads(process, halt)
     }
 
     fn current_kernel_thread(&self) -> Result<KernelThread> {
+        if !self.facts.kind.is_kernel() {
+            return Err(TargetError::unsupported(
+                "wrong_target_kind",
+                "kernel threads exist on kernel targets only",
+            ));
+        }
         // SAFETY: no arguments.
         let (object, process) = unsafe {
             (
@@ -151,23 +166,11 @@ impl Target for DbgEng {
                 self.system.GetCurrentProcessDataOffset().said("read the current process")?,
             )
         };
-        Ok(KernelThread {
-            object,
-            process,
-            tid: None,
-            pid: None,
-            processor: self.selection.get().processor,
-            state: None,
-            wait_reason: None,
-            irql: None,
-            stack_base: None,
-            stack_limit: None,
-            teb: None,
-        })
+        Ok(KernelThread { processor: self.selection.get().processor, ..self.kernel_thread(object, process) })
     }
 
-    fn process(&self, _object: u64) -> Result<Process> {
-        native_only("a kernel process's record")
+    fn process(&self, object: u64) -> Result<Process> {
+        self.process_record(object)
     }
 
     fn selection(&self) -> Selection {
@@ -175,21 +178,11 @@ impl Target for DbgEng {
     }
 
     fn select(&self, selection: Selection) -> Result<()> {
-        if let Some(thread) = selection.thread {
-            self.read_context(ContextOf::Thread(thread), View::Default)?;
-        }
-        if let Some(processor) = selection.processor {
-            self.read_context(ContextOf::Processor(processor), View::Default)?;
-        }
-        if let Some(process) = selection.process {
-            // SAFETY: integers only.
-            unsafe { self.system.SetImplicitProcessDataOffset(process) }.said("select a process")?;
-        }
-        self.selection.set(selection);
-        Ok(())
+        self.apply_selection(selection)
     }
 
     fn context(&self, of: ContextOf, view: View) -> Result<Option<Context>> {
+        self.alive()?;
         self.read_context(of, view)
     }
 
@@ -197,8 +190,8 @@ impl Target for DbgEng {
         self.walk(from, limit, halt)
     }
 
-    fn scan_stack(&self, _from: &Context, _limit: usize, _halt: &Halt) -> Result<Vec<Frame>> {
-        Ok(Vec::new())
+    fn scan_stack(&self, from: &Context, limit: usize, halt: &Halt) -> Result<Vec<Frame>> {
+        self.scan(from, limit, halt)
     }
 
     fn stored_event(&self) -> Result<Option<StoredEvent>> {
@@ -210,39 +203,23 @@ impl Target for DbgEng {
     }
 
     fn region(&self, address: u64) -> Result<Region> {
-        let mut info = MEMORY_BASIC_INFORMATION64::default();
-        // SAFETY: the pointer is to a local.
-        unsafe { self.spaces.QueryVirtual(self.widen(address), &mut info) }.said("query a page")?;
-        let state = match info.State.0 {
-            0x1000 => RegionState::Committed,
-            0x2000 => RegionState::Reserved,
-            0x10000 => RegionState::Free,
-            _ => RegionState::Unknown,
-        };
-        Ok(Region {
-            base: info.BaseAddress,
-            size: info.RegionSize,
-            allocation_base: Some(info.AllocationBase),
-            state,
-            protect: Some(info.Protect.0),
-            usage: None,
-        })
+        self.read_region(self.narrow(address))
     }
 
     fn symbol_at(&self, address: u64) -> Result<Option<SymbolHit>> {
-        self.read_symbol_at(address)
+        self.read_symbol_at(self.narrow(address))
     }
 
     fn resolve(&self, name: &str) -> Result<Vec<SymbolHit>> {
         self.resolve_name(name)
     }
 
-    fn find_symbols(&self, pattern: &str, limit: usize, _halt: &Halt) -> Result<Vec<SymbolHit>> {
-        self.match_symbols(pattern, limit)
+    fn find_symbols(&self, pattern: &str, limit: usize, halt: &Halt) -> Result<Vec<SymbolHit>> {
+        self.match_symbols(pattern, limit, halt)
     }
 
     fn source_line(&self, address: u64) -> Result<Option<SourceLine>> {
-        self.read_line(address)
+        self.read_line(self.narrow(address))
     }
 
     fn type_layout(&self, name: &str) -> Result<TypeLayout> {
@@ -253,54 +230,39 @@ impl Target for DbgEng {
         self.match_types(pattern, limit)
     }
 
-    fn locals(&self, _frame: &Frame) -> Result<Vec<Local>> {
-        native_only("a frame's locals")
+    fn locals(&self, frame: &Frame) -> Result<Vec<Local>> {
+        self.read_locals(frame)
     }
 
     fn disassemble(&self, address: u64, count: usize) -> Result<Vec<Instruction>> {
-        let mut at = address;
-        let mut rows = Vec::new();
-        while rows.len() < count {
-            let Some((instruction, next)) = self.decode(at)? else { break };
-            let stop = instruction.text.is_none();
-            rows.push(instruction);
-            if stop {
-                break;
-            }
-            at = next;
-        }
-        Ok(rows)
+        self.instructions(self.narrow(address), count)
     }
 
-    fn function_bounds(&self, _address: u64) -> Result<Option<(u64, u64)>> {
-        Ok(None)
+    fn function_bounds(&self, address: u64) -> Result<Option<(u64, u64)>> {
+        Ok(self.bounds(self.narrow(address)))
     }
 
-    fn evaluate(&self, expression: &str, _halt: &Halt) -> Result<u64> {
-        self.evaluate_masm(expression).map(|value| self.narrow(value))
+    fn evaluate(&self, expression: &str, halt: &Halt) -> Result<u64> {
+        self.evaluate_bounded(expression, halt).map(|value| self.narrow(value))
     }
 
-    fn command(&self) -> Option<&dyn target::Command> {
+    fn write(&self) -> Option<&dyn Write> {
+        self.is_live().then_some(self as &dyn Write)
+    }
+    fn run(&self) -> Option<&dyn Run> {
+        self.is_live().then_some(self as &dyn Run)
+    }
+    fn breakpoints(&self) -> Option<&dyn Breakpoints> {
+        self.is_live().then_some(self as &dyn Breakpoints)
+    }
+    fn command(&self) -> Option<&dyn Command> {
+        Some(self)
+    }
+    fn data_model(&self) -> Option<&dyn DataModel> {
         Some(self)
     }
 
     fn release(&self) -> Result<Ending> {
-        // SAFETY: integers only.
-        unsafe { self.client.EndSession(DEBUG_END_ACTIVE_DETACH) }.said("close the dump")?;
-        Ok(Ending::Closed)
-    }
-}
-
-impl target::Command for DbgEng {
-    fn execute(&self, line: &str, _halt: &Halt) -> Result<target::capability::CommandOutput> {
-        Collected::take(&self.output);
-        // SAFETY: the string lives for the call.
-        let result = unsafe { self.control.ExecuteWide(DEBUG_OUTCTL_THIS_CLIENT, &HSTRING::from(line), 0) };
-        let text = Collected::take(&self.output);
-        *self.modules.borrow_mut() = None;
-        match result {
-            Err(error) if text.trim().is_empty() => Err(error).said("run the command"),
-            _ => Ok(target::capability::CommandOutput { text, cut_short: false }),
-        }
+        self.let_go()
     }
 }

@@ -1,0 +1,170 @@
+//! The engine's own interpreter, bounded: a command that leaves the target running is pumped to a
+//! stop, and what became of the target is asked from the engine, never read from the text.
+
+use std::time::Duration;
+
+use target::capability::{CommandOutput, RunStop, StopReason};
+use target::{Command, DataModel, Halt, Result, TargetError, TargetExt};
+use windows::Win32::System::Diagnostics::Debug::Extensions::{
+    DEBUG_OUTCTL_THIS_CLIENT, DEBUG_STATUS_NO_DEBUGGEE, DEBUG_STATUS_RESTART_REQUESTED,
+};
+use windows::core::HSTRING;
+
+use crate::callbacks;
+use crate::engine::{DbgEng, explain};
+use crate::output::Collected;
+use crate::run::Before;
+
+/// Longest a command that resumed the target is waited for.
+const PUMP: Duration = Duration::from_secs(60);
+/// `DEBUG_EXECUTE_NO_REPEAT` (dbgeng.h): an empty line is not the last command again.
+const NO_REPEAT: u32 = 4;
+
+impl DbgEng {
+    pub(crate) fn run_line(&self, line: &str, halt: &Halt) -> Result<CommandOutput> {
+        self.alive()?;
+        halt.check("running the command")?;
+        self.watchdog.drain();
+        Collected::take(&self.output);
+        callbacks::take(&self.seen);
+        let before = self.before();
+        let identity = self.process_ids();
+        let line = HSTRING::from(line);
+        let (result, cause) = self.watchdog.during(halt, None, false, || {
+            // SAFETY: the string lives for the call.
+            unsafe { self.control.ExecuteWide(DEBUG_OUTCTL_THIS_CLIENT, &line, NO_REPEAT) }
+        });
+        let mut text = Collected::take(&self.output);
+        self.forget();
+        self.after_command(&before, halt, &mut text);
+        self.watchdog.drain();
+        if self.process_ids() != identity {
+            self.generation.set(self.generation.get() + 1);
+        }
+        // The user may have changed what evaluation depends on.
+        // SAFETY: integers only.
+        let _ = unsafe { self.control.SetRadix(16) };
+        match result {
+            Err(error) if cause.is_none() && text.trim().is_empty() => {
+                Err(TargetError::failed(format!("DbgEng refused the command: {}", explain(&error))))
+            }
+            _ => Ok(CommandOutput { text, cut_short: cause.is_some() }),
+        }
+    }
+
+    fn process_ids(&self) -> Vec<u32> {
+        let mut ids = vec![0u32; 64];
+        // SAFETY: no arguments; then an array as long as said.
+        unsafe {
+            let count = self.system.GetNumberProcesses().unwrap_or(0).min(64);
+            ids.truncate(count as usize);
+            if self.system.GetProcessIdsByIndex(0, count, None, Some(ids.as_mut_ptr())).is_err() {
+                ids.clear();
+            }
+        }
+        ids
+    }
+
+    /// What the command did to the target, from the engine's state.
+    fn after_command(&self, before: &Before, halt: &Halt, text: &mut String) {
+        // SAFETY: no arguments.
+        let status = match unsafe { self.control.GetExecutionStatus() } {
+            Ok(status) => status,
+            Err(error) => {
+                note(text, &format!("whether the target is running could not be asked: {}", explain(&error)));
+                return;
+            }
+        };
+        match status {
+            DEBUG_STATUS_NO_DEBUGGEE => {
+                let exited = callbacks::take(&self.seen).exit_code;
+                self.set_gone("a command let go of the target, or it ended".to_owned(), exited.is_some());
+                note(text, "the engine holds no target any more");
+            }
+            DEBUG_STATUS_RESTART_REQUESTED => note(text, "the engine was asked to restart the target"),
+            _ if self.is_live() && self.running() => self.pump_command(before, halt, text),
+            _ => self.sync_selection(),
+        }
+    }
+
+    fn pump_command(&self, before: &Before, halt: &Halt, text: &mut String) {
+        let bound = halt.remaining().map_or(PUMP, |left| left.min(PUMP));
+        match self.pump(bound, before, halt, true) {
+            Ok(stop) => {
+                text.push_str(&stop.output);
+                note(text, &self.where_stopped(&stop));
+            }
+            Err(error) => {
+                let more = if self.running() { "; the target is still set to run" } else { "" };
+                note(text, &format!("{error}{more}"));
+                self.sync_selection();
+            }
+        }
+    }
+
+    fn where_stopped(&self, stop: &RunStop) -> String {
+        if stop.target_gone {
+            return match stop.reason {
+                StopReason::Exited { code: Some(code) } => {
+                    format!("the process ended with exit code {code:#x} ({code})")
+                }
+                _ => "the process ended".to_owned(),
+            };
+        }
+        // SAFETY: no arguments.
+        let ip = unsafe { self.registers.GetInstructionOffset() }.map(|ip| self.narrow(ip));
+        let place = ip.map_or_else(
+            |_| "an unknown place".to_owned(),
+            |ip| format!("{} ({})", self.describe(ip), target::Address(ip)),
+        );
+        let why = if stop.timed_out {
+            "broken in at the bound, which is not a stop it reached".to_owned()
+        } else if stop.interrupted {
+            "broken in on request".to_owned()
+        } else {
+            reason_words(&stop.reason)
+        };
+        format!("the target is stopped at {place}: {why}")
+    }
+}
+
+fn reason_words(reason: &StopReason) -> String {
+    match reason {
+        StopReason::Breakpoint { id } => format!("breakpoint {id}"),
+        StopReason::DataBreakpoint { id } => format!("data breakpoint {id}"),
+        StopReason::Step => "step".to_owned(),
+        StopReason::Exception { record, first_chance } => {
+            format!(
+                "exception {:#010x}, {} chance",
+                record.code,
+                if *first_chance { "first" } else { "second" }
+            )
+        }
+        StopReason::BreakIn => "break-in".to_owned(),
+        StopReason::ModuleLoad { name } => format!("{name} was loaded"),
+        StopReason::ThreadEvent => "a thread event".to_owned(),
+        StopReason::EndOfTrace => "the end of the trace".to_owned(),
+        StopReason::Exited { .. } => "the process ends".to_owned(),
+        StopReason::Unknown => "for a reason the engine does not say".to_owned(),
+    }
+}
+
+fn note(text: &mut String, line: &str) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(line);
+    text.push('\n');
+}
+
+impl Command for DbgEng {
+    fn execute(&self, line: &str, halt: &Halt) -> Result<CommandOutput> {
+        self.run_line(line, halt)
+    }
+}
+
+impl DataModel for DbgEng {
+    fn dx(&self, expression: &str, recursion: u32, halt: &Halt) -> Result<CommandOutput> {
+        self.run_line(&format!("dx -r{recursion} {expression}"), halt)
+    }
+}
