@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use analysis_crash::{
@@ -11,17 +11,6 @@ use analysis_crash::{
 };
 use engine_native::OpenOptions;
 use target::{Halt, Target};
-
-fn data() -> Option<PathBuf> {
-    let given = std::env::var_os("WINDBG_MCP_DATA").map(PathBuf::from);
-    let folder = given.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"));
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "no test data at {}", folder.display());
-    println!("not run: no ../shared/data");
-    None
-}
 
 fn halt() -> Halt {
     Halt::within(Duration::from_secs(30))
@@ -42,7 +31,7 @@ fn unpack(folder: &Path, end: &str, into: &Path) {
 
 /// Opens a dump with the symbols of its folder; `isf` adds the kernel's types and symbols.
 fn with_target<T>(name: &str, isf: bool, act: impl FnOnce(&dyn Target) -> T) -> Option<T> {
-    let data = data()?;
+    let data = test_data::shared()?;
     let path = data.join(name);
     let folder = path.parent().unwrap();
     let unpacked = tempfile::tempdir().unwrap();
@@ -85,7 +74,7 @@ fn transcript(data: &Path, dump: &str) -> String {
 #[test]
 fn every_user_dump() {
     use ExceptionKind as K;
-    let Some(data) = data() else { return };
+    let Some(data) = test_data::shared() else { return };
     let cases = [
         (
             "user/bp_exec_av_on_stack.dmp",
@@ -230,7 +219,7 @@ fn details_of_user_dumps() {
 /// Code and parameters are DbgEng's; the four synthetic dumps answer alike.
 #[test]
 fn kernel_dumps() {
-    let Some(data) = data() else { return };
+    let Some(data) = test_data::shared() else { return };
     let mut answers = Vec::new();
     for dump in ["syn_full_x64", "syn_bmp5_x64", "syn_bmp6_x64", "syn_rdmp8_x64"] {
         let triage = crash(&format!("synthetic/{dump}.dmp"), false).unwrap();
@@ -327,7 +316,7 @@ impl Noise {
 /// Damaged copies of small dumps: an answer or a refusal, in time.
 #[test]
 fn damaged_dumps_are_answered() {
-    let Some(data) = data() else { return };
+    let Some(data) = test_data::shared() else { return };
     let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
     for name in [
         "user/bp_tiny-exe-fastfail.dmp",

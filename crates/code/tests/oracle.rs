@@ -1,22 +1,7 @@
 //! Instructions that DbgEng printed in the transcripts: same bytes, same length, same text.
 #![allow(clippy::unwrap_used)]
 
-use std::path::PathBuf;
-
 use target::Machine;
-
-fn data() -> Option<PathBuf> {
-    let path = std::env::var_os("WINDBG_MCP_DATA").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-        PathBuf::from,
-    );
-    if path.is_dir() {
-        return Some(path);
-    }
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "no test data at {}", path.display());
-    println!("not run: no ../shared/data");
-    None
-}
 
 /// `address bytes text` of a disassembly line; its operand note (`ds:002b:...=`) is cut off.
 fn line(text: &str) -> Option<(Machine, u64, Vec<u8>, String)> {
@@ -55,7 +40,7 @@ fn line(text: &str) -> Option<(Machine, u64, Vec<u8>, String)> {
 
 #[test]
 fn instructions_of_the_transcripts() {
-    let Some(data) = data() else { return };
+    let Some(data) = test_data::shared() else { return };
     let mut seen = std::collections::BTreeSet::new();
     for entry in std::fs::read_dir(data.join("oracle")).unwrap().flatten() {
         for text in String::from_utf8_lossy(&std::fs::read(entry.path()).unwrap()).lines() {

@@ -3,24 +3,12 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use command::Session;
 use engine_native::OpenOptions;
 use target::{Halt, Target};
-
-fn data() -> Option<PathBuf> {
-    let root = std::env::var_os("WINDBG_MCP_DATA")
-        .map(PathBuf::from)
-        .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"));
-    if root.is_dir() {
-        return Some(root);
-    }
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "no {} under CI", root.display());
-    println!("not run: no ../shared/data");
-    None
-}
 
 /// A dump opened with its folder as symbol path, packed PDBs unpacked.
 struct Case {
@@ -96,7 +84,7 @@ const WITHOUT_IMAGES: &str = "user/cxx_eh_x64/cxx_eh_x64.dmp.xz";
 
 /// Both sides of one command, reduced by `keep`, for every dump.
 fn compare(command: &str, keep: impl Fn(&str, Vec<String>) -> Vec<String>, accepted: &[&str]) {
-    let Some(data) = data() else { return };
+    let Some(data) = test_data::shared() else { return };
     let mut differences = String::new();
     for dump in DUMPS {
         let case = open(&data, dump);
@@ -193,7 +181,7 @@ fn columns(lines: &[String]) -> Vec<(String, String)> {
 
 #[test]
 fn the_columns_of_a_stack_are_dbgengs() {
-    let Some(data) = data() else { return };
+    let Some(data) = test_data::shared() else { return };
     let (mut compared, mut differences) = (0, String::new());
     for dump in DUMPS {
         let case = open(&data, dump);
@@ -225,7 +213,7 @@ fn the_columns_of_a_stack_are_dbgengs() {
 
 #[test]
 fn a_stack_overflow_is_collapsed() {
-    let Some(data) = data() else { return };
+    let Some(data) = test_data::shared() else { return };
     let case = open(&data, "user/bp_stack_exhaustion.dmp.xz");
     let text = case.ours("k 1000").join("\n");
     assert!(text.lines().count() < 30, "{text}");
@@ -237,7 +225,7 @@ fn a_stack_overflow_is_collapsed() {
 
 #[test]
 fn a_search_skips_what_holds_nothing() {
-    let Some(data) = data() else { return };
+    let Some(data) = test_data::shared() else { return };
     let case = open(&data, "user/crash_x86/crash_x86.dmp");
     let started = std::time::Instant::now();
     let lines = case.ours("s -d 0 L?3ffffffc 002a2d97");
@@ -260,7 +248,7 @@ const OTHERS: [&str; 9] = [
 
 #[test]
 fn every_command_answers_on_every_dump() {
-    let Some(data) = data() else { return };
+    let Some(data) = test_data::shared() else { return };
     for dump in DUMPS.iter().chain(&OTHERS) {
         let case = open(&data, dump);
         for command in [

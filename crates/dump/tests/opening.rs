@@ -4,6 +4,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
 use dump::{Container, DumpError, DumpFile};
 
@@ -141,7 +142,7 @@ fn containers_that_do_not_hold_one_dump_are_refused() {
     let dump = minidump();
     let two = write(folder.path(), "two.zip", &zip(&[("a.dmp", &dump), ("b.dmp", &dump)]));
     let error = dump::open(&two).unwrap_err();
-    assert!(matches!(&error, DumpError::SeveralDumps { members, .. } if members.len() == 2), "{error}");
+    assert!(matches!(&error, DumpError::SeveralDumps { count: 2, .. }), "{error}");
     assert!(error.to_string().contains("a.dmp, b.dmp"), "{error}");
     let none = write(folder.path(), "none.zip", &zip(&[("a", b"1"), ("b", b"2")]));
     assert!(matches!(dump::open(&none).unwrap_err(), DumpError::NoDump { .. }));
@@ -149,8 +150,124 @@ fn containers_that_do_not_hold_one_dump_are_refused() {
     broken.truncate(broken.len() / 2);
     let broken = write(folder.path(), "broken.xz", &broken);
     assert_eq!(dump::open(&broken).unwrap_err().category(), ("debugger", Some("malformed_file")));
-    let nested = write(folder.path(), "nested.gz", &gz(&gz(&dump)));
-    assert!(matches!(dump::open(&nested).unwrap_err(), DumpError::Unrecognised { .. }));
+}
+
+/// What `open` says of these bytes.
+fn refusal(folder: &Path, bytes: &[u8]) -> (String, (&'static str, Option<&'static str>)) {
+    let error = dump::open(&write(folder, "refused", bytes)).unwrap_err();
+    (error.to_string(), error.category())
+}
+
+#[test]
+fn an_archive_in_an_archive_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let dump = minidump();
+    let (said, category) = refusal(folder.path(), &gz(&gz(&dump)));
+    assert!(said.contains("another archive (gz)") && said.contains("unpack it"), "{said}");
+    assert_eq!(category, ("debugger", Some("malformed_file")));
+    let (said, category) =
+        refusal(folder.path(), &zip(&[("readme", b"hi"), ("in.zip", &zip(&[("c", &dump)]))]));
+    assert!(said.contains("in.zip, an archive in the archive"), "{said}");
+    assert_eq!(category, ("unsupported", Some("nested_archive")));
+}
+
+#[test]
+fn a_member_that_cannot_be_read_is_not_taken_for_no_dump() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut locked = zip(&[("crash.dmp", &minidump()), ("readme", b"hi")]);
+    // The encryption bit of the first member, in its local and its central header.
+    locked[6] |= 1;
+    let central = locked.windows(4).position(|w| w == b"PK\x01\x02").unwrap();
+    locked[central + 8] |= 1;
+    let (said, category) = refusal(folder.path(), &locked);
+    assert!(said.contains("crash.dmp") && said.contains("Password"), "{said}");
+    assert_eq!(category, ("debugger", Some("malformed_file")));
+    let (said, _) = refusal(folder.path(), &zip(&[]));
+    assert!(said.contains("the zip holds no crash dump"), "{said}");
+}
+
+#[test]
+fn containers_cut_short_say_that_they_end_early() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = cab(&[("crash.dmp", &minidump())], cab::CompressionType::MsZip);
+    for length in [4, 36, 60, whole.len() - 1] {
+        let (said, _) = refusal(folder.path(), &whole[..length]);
+        assert!(said.contains("the cab ends early; copy it again"), "{length}: {said}");
+    }
+    let packed = gz(&minidump());
+    let (said, _) = refusal(folder.path(), &packed[..packed.len() / 2]);
+    assert!(said.contains("the gz ends early"), "{said}");
+}
+
+#[test]
+fn several_members_of_a_gzip_file_and_what_follows_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let dump = minidump();
+    let (head, tail) = dump.split_at(dump.len() / 2);
+    for padding in [&b""[..], &[0; 512], b"trailing garbage"] {
+        let path = write(folder.path(), "a.gz", &[&gz(head), &gz(tail), padding].concat());
+        let DumpFile::Minidump(read) = dump::open(&path).unwrap().file else { panic!() };
+        assert_eq!(read.system_info().build, 22631);
+    }
+}
+
+#[test]
+fn names_of_members_are_shown_short_and_without_control_characters() {
+    let folder = tempfile::tempdir().unwrap();
+    let dump = minidump();
+    let names: Vec<String> = (0..20).map(|i| format!("\u{1b}[31m{i}{}", "x".repeat(1000))).collect();
+    let members: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &dump[..])).collect();
+    let (said, category) = refusal(folder.path(), &zip(&members));
+    assert!(said.contains("holds 20 dumps") && said.contains("..."), "{said}");
+    assert!(said.len() < 4096 && !said.contains('\u{1b}'), "{} bytes: {said}", said.len());
+    assert_eq!(category, ("unsupported", Some("several_dumps")));
+    let path = write(folder.path(), "one.zip", &zip(&members[..1]));
+    let member = dump::open(&path).unwrap().member.unwrap();
+    assert!(member.contains("[31m") && !member.contains('\u{1b}'), "{member}");
+}
+
+#[test]
+fn unpacking_ends_with_the_calls_patience() {
+    let folder = tempfile::tempdir().unwrap();
+    let dump = minidump();
+    let packed = [
+        cab(&[("crash.dmp", &dump), ("x", b"y")], cab::CompressionType::MsZip),
+        zip(&[("crash.dmp", &dump)]),
+        zip(&[("crash.dmp", &dump), ("x", b"y")]),
+        gz(&dump),
+        xz(&dump),
+    ];
+    for bytes in packed {
+        let path = write(folder.path(), "packed", &bytes);
+        let halt = target::Halt::unbounded();
+        halt.flag().store(true, std::sync::atomic::Ordering::Relaxed);
+        let error = dump::open_within(&path, &halt).unwrap_err();
+        assert_eq!(error.category(), ("interrupted", None), "{error}");
+        let error = dump::open_within(&path, &target::Halt::within(Duration::ZERO)).unwrap_err();
+        assert_eq!(error.category(), ("timeout", None), "{error}");
+        assert!(error.to_string().contains("unpack it yourself"), "{error}");
+    }
+}
+
+#[test]
+fn files_taken_for_dumps_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut tar = b"crash.dmp".to_vec();
+    tar.resize(257, 0);
+    tar.extend(b"ustar\x0000");
+    let cases: [(&[u8], &str); 6] = [
+        (b"7z\xbc\xaf\x27\x1c\0\x04", "7-Zip"),
+        (&tar, "tar archive"),
+        (b"Microsoft C/C++ MSF 7.00\r\n\x1aDS\0\0\0", "symbol path"),
+        (b"ElfFile\0\0\0", "event log"),
+        (b"<!DOCTYPE html><html>", "download"),
+        (&[0; 4096], "copy it again"),
+    ];
+    for (bytes, says) in cases {
+        let (said, category) = refusal(folder.path(), bytes);
+        assert!(said.contains(says), "{said}");
+        assert_eq!(category, ("debugger", Some("malformed_file")), "{said}");
+    }
 }
 
 #[test]

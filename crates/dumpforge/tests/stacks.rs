@@ -116,14 +116,7 @@ fn facts_of_built_functions_are_those_of_their_unwind_codes() {
 /// Microsoft's compiler's functions: stacks built from their own unwind codes.
 #[test]
 fn stacks_through_compiled_functions() {
-    let data = std::env::var_os("WINDBG_MCP_DATA").map(std::path::PathBuf::from);
-    let data =
-        data.unwrap_or_else(|| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"));
-    if !data.is_dir() {
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "no shared data");
-        println!("not run: no ../shared/data");
-        return;
-    }
+    let Some(data) = test_data::shared() else { return };
     let image =
         Image::from_file("xcpt4.exe", std::fs::read(data.join("pe/ms_seh/x64/xcpt4.exe")).unwrap()).unwrap();
     let source = pe::FileImage::new(&image.file[..]).unwrap();

@@ -8,19 +8,6 @@ use object::{LittleEndian as LE, Object, ObjectSection};
 use pe::{DirectoryIndex, ExportTarget, FileImage, ImageSource, ImageSourceExt, MappedImage, Pe};
 use target::RegionMemory;
 
-fn data() -> Option<PathBuf> {
-    let path = std::env::var_os("WINDBG_MCP_DATA").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-        PathBuf::from,
-    );
-    if path.is_dir() {
-        return Some(path);
-    }
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "no test data at {}", path.display());
-    println!("not run: no ../shared/data");
-    None
-}
-
 fn collect(folder: &Path, out: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
@@ -33,7 +20,7 @@ fn collect(folder: &Path, out: &mut Vec<PathBuf>) {
 }
 
 fn images() -> Vec<(PathBuf, Vec<u8>)> {
-    let Some(data) = data() else { return Vec::new() };
+    let Some(data) = test_data::shared() else { return Vec::new() };
     let mut out = Vec::new();
     for folder in ["pe", "drivers", "user", "synthetic", "symsrv"] {
         collect(&data.join(folder), &mut out);
@@ -145,7 +132,7 @@ fn all_images_agree_with_object() {
 
 #[test]
 fn an_image_in_memory_reads_like_its_file() {
-    let Some(data) = data() else { return };
+    let Some(data) = test_data::shared() else { return };
     let bytes = std::fs::read(data.join("user/crash_x86/crash.exe")).unwrap();
     let file = FileImage::new(&bytes[..]).unwrap();
     let base = 0x2a_0000;
@@ -175,7 +162,7 @@ fn an_image_in_memory_reads_like_its_file() {
 
 #[test]
 fn functions_are_found_by_binary_search() {
-    let Some(data) = data() else { return };
+    let Some(data) = test_data::shared() else { return };
     for (name, width) in [("pe/ms_seh/x64/xcpt4.exe", 12), ("pe/arm64test.exe", 8)] {
         let bytes = std::fs::read(data.join(name)).unwrap();
         let file = FileImage::new(&bytes[..]).unwrap();
@@ -205,5 +192,5 @@ fn versions_where_images_have_them() {
         }
     }
     println!("{versions:#?}");
-    assert!(data().is_none() || !versions.is_empty());
+    assert!(test_data::shared().is_none() || !versions.is_empty());
 }

@@ -19,16 +19,7 @@ const EXE_KEY: &str = "63E6C7F78000";
 
 /// The shared fixtures, or `None` when they are not there (never under CI).
 fn symsrv() -> Option<PathBuf> {
-    let root = std::env::var_os("WINDBG_MCP_DATA")
-        .map(PathBuf::from)
-        .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"));
-    let folder = root.join("symsrv");
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "no {} under CI", folder.display());
-    println!("not run: no ../shared/data");
-    None
+    test_data::shared().map(|data| data.join("symsrv"))
 }
 
 /// A case: the fixtures, and two folders of its own for the local store and the default one.

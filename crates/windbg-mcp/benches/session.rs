@@ -14,16 +14,10 @@ use stdio::Server;
 
 const RUNS: usize = 21;
 
-fn data() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let data = std::env::var_os("WINDBG_MCP_DATA").map_or_else(|| root.join("../shared/data"), PathBuf::from);
-    data.is_dir().then_some(data)
-}
-
 /// The bundled dump and every unpacked user dump of the shared data.
 fn user_dumps() -> Vec<PathBuf> {
-    let mut dumps = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/crash.dmp")];
-    let mut folders: Vec<PathBuf> = data().into_iter().map(|data| data.join("user")).collect();
+    let mut dumps = vec![test_data::fixture("crash.dmp")];
+    let mut folders: Vec<PathBuf> = test_data::shared().into_iter().map(|data| data.join("user")).collect();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();

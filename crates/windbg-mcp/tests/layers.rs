@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
 /// Bottom to top: a crate may depend only on crates before it.
-const LAYERS: [&str; 22] = [
+const LAYERS: [&str; 23] = [
+    "test-data",
     "target",
     "code",
     "pe",

@@ -9,19 +9,7 @@ use std::path::{Path, PathBuf};
 use engine_native::OpenOptions;
 use target::Target;
 
-/// The folder of test data: `WINDBG_MCP_DATA`, else beside the repository. Without it a test passes
-/// and says so, except in CI.
-pub fn data() -> Option<PathBuf> {
-    let given = std::env::var_os("WINDBG_MCP_DATA").map(PathBuf::from);
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let folder = given.unwrap_or(beside);
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "no test data at {}", folder.display());
-    println!("not run: no ../shared/data");
-    None
-}
+pub use test_data::shared as data;
 
 /// Every dump of the data, as paths relative to it.
 pub fn dumps(data: &Path) -> Vec<String> {
@@ -93,8 +81,7 @@ pub fn oracle(data: &Path, dump: &str) -> Option<transcript::Transcript> {
     Some(transcript::Transcript::parse(&String::from_utf8_lossy(&text)))
 }
 
-/// Debian's Wine, with which `cxx_eh_x64` was made.
+/// Wine's DLLs as an image path.
 pub fn wine_images() -> Option<String> {
-    let folder = "/usr/lib/x86_64-linux-gnu/wine/x86_64-windows";
-    Path::new(folder).is_dir().then(|| folder.to_owned())
+    Some(test_data::wine_images()?.display().to_string())
 }

@@ -1,20 +1,9 @@
 //! The shared test data: where it is, or a visible "not run".
 #![allow(dead_code)]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// The data folder; `None` after saying so. In CI its absence is a failure.
-pub(crate) fn data() -> Option<PathBuf> {
-    let folder = std::env::var_os("WINDBG_MCP_DATA")
-        .map(PathBuf::from)
-        .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"));
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    assert!(std::env::var_os("CI").is_none(), "no ../shared/data");
-    println!("not run: no ../shared/data");
-    None
-}
+pub(crate) use test_data::shared as data;
 
 /// A file of it, unpacked when its name ends in `.xz`.
 pub(crate) fn bytes(folder: &Path, name: &str) -> Vec<u8> {

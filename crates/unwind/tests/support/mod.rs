@@ -5,26 +5,13 @@ pub mod minidump;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::rc::Rc;
 
 use pe::{DirectoryIndex, FileImage, ImageSource};
 use target::{Machine, Memory, ReadOutcome, Space, Unreadable};
 use unwind::{UnwindImage, UnwindSource};
 
-/// The shared data folder, `None` (said once) where it is absent; under CI that is a failure.
-pub fn data() -> Option<PathBuf> {
-    let path = std::env::var_os("WINDBG_MCP_DATA").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-        PathBuf::from,
-    );
-    if path.is_dir() {
-        return Some(path);
-    }
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "no test data at {}", path.display());
-    println!("not run: no ../shared/data");
-    None
-}
+pub use test_data::shared as data;
 
 pub struct Image(pub FileImage<Vec<u8>>);
 impl ImageSource for Image {

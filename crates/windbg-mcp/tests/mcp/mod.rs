@@ -197,14 +197,4 @@ pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name).canonicalize().unwrap()
 }
 
-/// The shared data, where it is. In CI it has to be.
-pub fn data() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let data = std::env::var_os("WINDBG_MCP_DATA").map_or(beside, PathBuf::from);
-    if data.is_dir() {
-        return data.canonicalize().ok();
-    }
-    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "CI without ../shared/data");
-    println!("not run: no ../shared/data");
-    None
-}
+pub use test_data::shared as data;
