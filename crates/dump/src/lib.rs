@@ -12,6 +12,7 @@ pub mod kdbg;
 pub mod kernel;
 pub mod map;
 pub mod minidump;
+mod mistaken;
 mod open;
 pub mod userdu64;
 
@@ -21,5 +22,5 @@ pub use kdbg::KdDebuggerData;
 pub use kernel::{Kernel32, KernelDump};
 pub use map::MappedFile;
 pub use minidump::Minidump;
-pub use open::{DumpFile, OpenedFile, from_bytes, open};
+pub use open::{DumpFile, OpenedFile, Packed, from_bytes, open, open_within, unpack};
 pub use userdu64::UserFull;

@@ -3,12 +3,15 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use target::Halt;
+
 use crate::container::{self, Container};
 use crate::error::{DumpError, Result};
 use crate::fields::first_bytes;
 use crate::kernel::{Kernel32, KernelDump};
 use crate::map::MappedFile;
 use crate::minidump::Minidump;
+use crate::mistaken;
 use crate::userdu64::UserFull;
 
 /// A dump or an image.
@@ -34,13 +37,18 @@ pub struct OpenedFile {
     pub path: PathBuf,
 }
 
-/// Opens a dump, an image, or a container of exactly one dump. Never blocks on pipes or devices and
-/// never writes beside the file.
+/// [`open_within`] without a bound.
 pub fn open(path: &Path) -> Result<OpenedFile> {
+    open_within(path, &Halt::unbounded())
+}
+
+/// Opens a dump, an image, or a container of exactly one dump. Never blocks on pipes or devices and
+/// never writes beside the file; unpacking ends when `halt` says so.
+pub fn open_within(path: &Path, halt: &Halt) -> Result<OpenedFile> {
     let file = open_regular(path)?;
     let map = MappedFile::map(file, path)?;
     if let Some(container) = Container::sniff(map.bytes()) {
-        let unpacked = container::unpack(container, &map)?;
+        let unpacked = container::unpack(container, &map, halt)?;
         let file = from_map(unpacked.file)?;
         return Ok(OpenedFile {
             file,
@@ -50,6 +58,24 @@ pub fn open(path: &Path) -> Result<OpenedFile> {
         });
     }
     Ok(OpenedFile { file: from_map(map)?, container: None, member: None, path: path.to_owned() })
+}
+
+/// The one dump of a container.
+#[derive(Debug)]
+pub struct Packed {
+    pub container: Container,
+    /// Its name in the container, if that records names.
+    pub member: Option<String>,
+    pub file: MappedFile,
+}
+
+/// Unpacks the one dump of the container at `path`, for an engine that does so itself; `None` when it
+/// is none.
+pub fn unpack(path: &Path, halt: &Halt) -> Result<Option<Packed>> {
+    let map = MappedFile::map(open_regular(path)?, path)?;
+    let Some(container) = Container::sniff(map.bytes()) else { return Ok(None) };
+    let unpacked = container::unpack(container, &map, halt)?;
+    Ok(Some(Packed { container, member: unpacked.member, file: unpacked.file }))
 }
 
 /// A dump or image from bytes in memory.
@@ -114,7 +140,7 @@ fn from_map(map: MappedFile) -> Result<DumpFile> {
                 first_bytes(bytes)
             ),
         )),
-        None => Err(DumpError::Unrecognised { first: first_bytes(bytes) }),
+        None => Err(mistaken::refusal(bytes)),
     }
 }
 

@@ -81,7 +81,10 @@ impl UserFull {
         let machine = u16::try_from(word(0x10)).ok().and_then(Machine::from_image).ok_or_else(|| {
             DumpError::unsupported(
                 "foreign_architecture",
-                format!("the full user dump is of machine type {:#x}, which is not served", word(0x10)),
+                format!(
+                    "the full user dump is of machine type {:#x}, which is not served; x64 is",
+                    word(0x10)
+                ),
             )
         })?;
         let offsets = Offsets {

@@ -182,7 +182,7 @@ fn plausible(header: &KernelHeader) -> bool {
 fn read_runs(bytes: &[u8], header: &KernelHeader, notes: &mut Vec<String>) -> Result<PageMap> {
     if header.physical_runs.is_empty() {
         return Err(DumpError::malformed(
-            "the full kernel dump's header lists no physical memory; the dump is damaged",
+            "the full kernel dump's header lists no physical memory; the dump is damaged; copy it again",
         ));
     }
     if declared_runs(bytes).is_some_and(|declared| declared > header.physical_runs.len()) {
@@ -211,7 +211,7 @@ fn bitmap_map(bytes: &[u8], fields: [u64; 4], notes: &mut Vec<String>) -> Result
     let [offset, first_page, declared, bits] = fields;
     if first_page < offset {
         return Err(DumpError::malformed(format!(
-            "the kernel dump's first page (offset {first_page:#x}) lies inside its headers; the dump is damaged"
+            "the kernel dump's first page (offset {first_page:#x}) lies inside its headers; the dump is damaged; copy it again"
         )));
     }
     let room = first_page.min(bytes.len() as u64).saturating_sub(offset).saturating_mul(8);
@@ -311,7 +311,9 @@ fn read_ranges(bytes: &[u8], kind: u32, notes: &mut Vec<String>) -> Result<PageM
     });
     let (runs, end) = place(runs, first_page);
     if runs.is_empty() {
-        return Err(DumpError::malformed("the kernel dump's page ranges are empty; the dump is damaged"));
+        return Err(DumpError::malformed(
+            "the kernel dump's page ranges are empty; the dump is damaged; copy it again",
+        ));
     }
     Ok(PageMap { format: DumpFormat::KernelRanges, kind: Kind::Runs(runs), end })
 }

@@ -126,7 +126,7 @@ impl Minidump {
         let (count, directory) = (word(8) as usize, word(12) as usize);
         if directory < HEADER_SIZE {
             return Err(DumpError::malformed(format!(
-                "the minidump's stream directory (RVA {directory:#x}) lies inside its header; the file is damaged"
+                "the minidump's stream directory (RVA {directory:#x}) lies inside its header: the file is damaged; copy it again"
             )));
         }
         let room = bytes.len().saturating_sub(directory) / DIRECTORY_ENTRY;

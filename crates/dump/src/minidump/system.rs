@@ -47,7 +47,9 @@ fn platform_name(id: u32) -> &'static str {
 
 pub(super) fn read(bytes: &[u8], streams: &[Stream]) -> Result<SystemInfo> {
     let entry = streams.iter().find(|s| s.kind == stream::SYSTEM_INFO).ok_or_else(|| {
-        DumpError::malformed("the minidump has no system information stream; it cannot be interpreted")
+        DumpError::malformed(
+            "the minidump has no system information stream, without which it cannot be read; copy it again",
+        )
     })?;
     let info = prefix_at(bytes, u64::from(entry.location.rva), u64::from(entry.location.size));
     let platform = u32_at(info, 20).ok_or_else(|| {
