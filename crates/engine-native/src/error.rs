@@ -36,6 +36,8 @@ impl From<OpenError> for TargetError {
             "unsupported" => {
                 Self::Unsupported { reason: error.reason.unwrap_or("unsupported"), message: error.message }
             }
+            "interrupted" => Self::Interrupted,
+            "timeout" => Self::Deadline("opening the file"),
             _ => Self::Failed { reason: error.reason, message: error.message },
         }
     }

@@ -21,4 +21,4 @@ mod user;
 mod walk;
 
 pub use error::OpenError;
-pub use open::{OpenOptions, open, open_bytes};
+pub use open::{OpenOptions, open, open_bytes, open_within};

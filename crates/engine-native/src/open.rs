@@ -7,8 +7,8 @@ use std::rc::Rc;
 use dump::{DumpFile, KernelDump, MappedFile, Minidump, UserFull};
 use pe::FileImage;
 use target::{
-    BugCheck, DumpFacts, DumpFormat, Facts, Identity, Machine, MemoryExt, Module, OsVersion, ProcessFacts,
-    StoredEvent, SymbolPaths, Target, TargetKind, base_name, value,
+    BugCheck, DumpFacts, DumpFormat, Facts, Halt, Identity, Machine, MemoryExt, Module, OsVersion,
+    ProcessFacts, StoredEvent, SymbolPaths, Target, TargetKind, base_name, value,
 };
 
 use crate::core::Core;
@@ -45,9 +45,15 @@ impl OpenOptions {
     }
 }
 
-/// Opens a dump, a PE image, or a container of exactly one dump.
+/// [`open_within`] without a bound.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Target>, OpenError> {
-    let opened = dump::open(path)?;
+    open_within(path, options, &Halt::unbounded())
+}
+
+/// Opens a dump, a PE image, or a container of exactly one dump. `halt` ends the unpacking of a
+/// container; nothing else at open takes long.
+pub fn open_within(path: &Path, options: &OpenOptions, halt: &Halt) -> Result<Box<dyn Target>, OpenError> {
+    let opened = dump::open_within(path, halt)?;
     let place = Place {
         path: path.to_owned(),
         container: opened.container.map(dump::Container::name),
