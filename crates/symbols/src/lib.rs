@@ -11,6 +11,7 @@ pub mod exports;
 pub mod glob;
 pub mod image;
 pub mod isf;
+mod literal;
 mod packed;
 pub mod pdb;
 mod place;

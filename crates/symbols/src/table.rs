@@ -5,6 +5,7 @@ use target::SymbolKind;
 use crate::Sym;
 use crate::demangle::display_name;
 use crate::glob::Glob;
+use crate::literal::literal_size;
 
 /// Most answers of an exact look-up.
 const MAX_NAMED: usize = 256;
@@ -36,13 +37,9 @@ impl Entry {
             (None, None) => None,
         };
         let name = shown.unwrap_or_else(|| self.name.to_string());
-        Sym {
-            raw_name: raw.filter(|r| *r != name),
-            name,
-            rva: u64::from(self.rva),
-            size: None,
-            kind: self.kind,
-        }
+        let size = literal_size(self.name.as_bytes());
+        let kind = if size.is_some() { SymbolKind::Data } else { self.kind };
+        Sym { raw_name: raw.filter(|r| *r != name), name, rva: u64::from(self.rva), size, kind }
     }
 }
 
@@ -64,15 +61,21 @@ impl Table {
     }
 
     /// The nearest entry at or before `rva`: functions before data, then the shortest name, of
-    /// equally short ones the last (`ZwClose`, not `NtClose`, as DbgEng has it).
+    /// equally short ones the last (`ZwClose`, not `NtClose`, as DbgEng has it). A string literal
+    /// names its own bytes and nothing behind them.
     pub(crate) fn nearest(&self, rva: u64) -> Option<Sym> {
         let rva = u32::try_from(rva).ok()?;
         let after = self.entries.partition_point(|e| e.rva <= rva);
         let at = self.entries.get(after.checked_sub(1)?)?.rva;
         let same = self.entries[..after].iter().rev().take_while(|e| e.rva == at).take(4096);
-        let key =
-            |e: &&Entry| (e.kind != SymbolKind::Function, e.name.len(), std::cmp::Reverse(e.name.clone()));
-        same.min_by_key(key).map(Entry::symbol)
+        let is_literal = |e: &Entry| literal_size(e.name.as_bytes()).is_some();
+        let key = |e: &&Entry| {
+            let weak = (is_literal(e), e.kind != SymbolKind::Function);
+            (weak, e.name.len(), std::cmp::Reverse(e.name.clone()))
+        };
+        let best = same.min_by_key(key)?;
+        let symbol = best.symbol();
+        (!is_literal(best) || symbol.covers(u64::from(rva))).then_some(symbol)
     }
 
     /// Shown names at exactly `rva`, shortest first.

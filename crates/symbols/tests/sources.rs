@@ -250,3 +250,15 @@ fn folded_functions_have_aliases() {
     assert!((2..=4).contains(&aliases.len()), "{aliases:?}");
     assert!(aliases.is_sorted_by_key(String::len));
 }
+
+/// Code behind a string literal between functions is not the literal's (DbgEng: `nt+0x40f4e1`).
+#[test]
+fn a_string_literal_names_its_own_bytes_only() {
+    let Some(data) = shared::data() else { return };
+    let name = "isf/ntkrnlmp_10.0.19041.804_5278AFF86C341677D7D7835C85B7B844-1.json.xz";
+    let isf = IsfFile::from_bytes(shared::bytes(&data, name)).unwrap();
+    let last = isf.symbol_at(0x40_ded0).unwrap().unwrap();
+    assert_eq!((last.name.as_str(), last.size, last.kind), ("`string'", Some(0x3e), SymbolKind::Data));
+    assert_eq!(isf.symbol_at(0x40_f4e1).unwrap(), None);
+    assert_eq!(isf.symbol_at(0x3f_5a80).unwrap().unwrap().name, "KeBugCheckEx");
+}

@@ -10,6 +10,7 @@ use super::bytes::{Bytes, Record, Records, hash};
 use crate::Sym;
 use crate::demangle::{display_name, plain_name};
 use crate::glob::Glob;
+use crate::literal::literal_size;
 
 const S_CONSTANT: u16 = 0x1107;
 const S_UDT: u16 = 0x1108;
@@ -146,7 +147,8 @@ impl Globals {
         let globals = here.filter_map(|p| self.global(p.record));
         globals.min_by_key(|g| {
             let public = matches!(g, Global::Public { .. });
-            (public, g.name().len(), std::cmp::Reverse(g.name()))
+            let weak = (literal_size(g.name()).is_some(), public);
+            (weak, g.name().len(), std::cmp::Reverse(g.name()))
         })
     }
 
@@ -196,7 +198,9 @@ impl Globals {
     pub(super) fn public_symbol(&self, rva: u32, name: &[u8]) -> Sym {
         let (raw, shown) = (String::from_utf8_lossy(name), self.shown(name));
         let raw_name = (raw != shown).then(|| raw.into_owned());
-        Sym { name: shown, raw_name, rva: u64::from(rva), size: None, kind: SymbolKind::Public }
+        let size = literal_size(name);
+        let kind = if size.is_some() { SymbolKind::Data } else { SymbolKind::Public };
+        Sym { name: shown, raw_name, rva: u64::from(rva), size, kind }
     }
 
     /// Publics whose shown name is accepted. Undecorating all is slow in a large PDB, so `literal`,

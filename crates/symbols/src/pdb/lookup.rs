@@ -13,6 +13,7 @@ use super::module::Module;
 use super::scopes::{Procedure, ProcedureKind, is_inline_site, procedure_name, walk};
 use super::{globals, ids};
 use crate::glob::Glob;
+use crate::literal::literal_size;
 use crate::table::shortest;
 use crate::{InlineFrame, Result, Sym};
 
@@ -72,7 +73,9 @@ impl PdbFile {
         if rva - at >= MAX_DISPLACEMENT || !same_section {
             return Ok(None);
         }
-        self.global_symbol(&global)
+        // A string literal names its own bytes and nothing behind them.
+        let is_literal = literal_size(global.name()).is_some();
+        Ok(self.global_symbol(&global)?.filter(|symbol| !is_literal || symbol.covers(u64::from(rva))))
     }
 
     fn procedure_symbol(&self, module: &Module, procedure: &Procedure) -> Result<Option<Sym>> {
