@@ -150,7 +150,6 @@ pub struct NotCleared {
 pub struct Cleared {
     pub removed: Vec<u32>,
     /// Asked for and not there.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<NotCleared>,

@@ -6,6 +6,7 @@ pub mod admit;
 pub mod catalogue;
 pub mod crash;
 pub mod error;
+pub mod exec;
 pub mod inspect;
 pub mod instructions;
 mod location;
@@ -32,15 +33,28 @@ pub use sessions::Sessions;
 pub use surface::Surface;
 pub use tool::{Group, Hints, Job, PureTool, SessionsTool, Tool, ToolEntry, WorkerTool};
 
-/// Every tool this build serves, in `tools/list` order.
-#[must_use]
-pub fn all() -> &'static [ToolEntry] {
-    static ALL: std::sync::OnceLock<Vec<ToolEntry>> = std::sync::OnceLock::new();
-    ALL.get_or_init(|| [session::tools(), inspect::tools(), crash::tools()].into_iter().flatten().collect())
+/// Whether this build has an engine that lets targets move. Without one the tools that need it are
+/// not served: a tool that cannot work anywhere is no tool.
+pub const LIVE: bool = false;
+
+/// Every tool there is, in `tools/list` order.
+pub fn defined() -> impl Iterator<Item = &'static ToolEntry> {
+    static DEFINED: std::sync::OnceLock<Vec<ToolEntry>> = std::sync::OnceLock::new();
+    let rows = DEFINED.get_or_init(|| {
+        [session::tools(), inspect::tools(), exec::tools(), crash::tools()].into_iter().flatten().collect()
+    });
+    rows.iter()
 }
 
-/// The tool of this name.
+/// Every tool this build serves, in `tools/list` order.
+#[must_use]
+pub fn all() -> &'static [&'static ToolEntry] {
+    static ALL: std::sync::OnceLock<Vec<&'static ToolEntry>> = std::sync::OnceLock::new();
+    ALL.get_or_init(|| defined().filter(|entry| LIVE || !entry.live).collect())
+}
+
+/// The tool of this name, served or not.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static ToolEntry> {
-    all().iter().find(|entry| entry.name == name)
+    defined().find(|entry| entry.name == name)
 }

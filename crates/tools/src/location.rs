@@ -9,7 +9,7 @@ use target::{Guid, Halt, Module, Rva, Target, TargetError, TargetExt};
 use crate::error::{Category, ToolError};
 
 // Field names only: what a coordinate is for is said once, in the docs and in refusals.
-/// A place in an image, as `current_location` gives it.
+/// A place in an image by its identity, as an answer gives it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Coordinate {
     pub module: String,
@@ -63,8 +63,18 @@ pub(crate) fn check(
     coordinate: Option<&Coordinate>,
     session_named: bool,
 ) -> Result<(), Vec<String>> {
-    match (address, coordinate) {
-        (Some(text), None) => check_expression("address", text),
+    check_as("address", address, coordinate, session_named)
+}
+
+/// The same where the expression's field is called `field`.
+pub(crate) fn check_as(
+    field: &str,
+    expression: Option<&str>,
+    coordinate: Option<&Coordinate>,
+    session_named: bool,
+) -> Result<(), Vec<String>> {
+    match (expression, coordinate) {
+        (Some(text), None) => check_expression(field, text),
         (None, Some(at)) if session_named => {
             let strings = [("coordinate.module", &at.module), ("coordinate.image_name", &at.image_name)];
             let problems: Vec<String> = strings
@@ -77,7 +87,7 @@ pub(crate) fn check(
         (None, Some(_)) => Err(vec![
             "a coordinate needs an explicit session_id: it names an image of one session".to_owned(),
         ]),
-        _ => Err(vec!["give exactly one of address and coordinate".to_owned()]),
+        _ => Err(vec![format!("give exactly one of {field} and coordinate")]),
     }
 }
 
@@ -108,7 +118,7 @@ pub(crate) fn evaluate(target: &dyn Target, text: &str, halt: &Halt) -> Result<u
 }
 
 /// Up to three symbols of the module an expression names that contain the name it asked for.
-fn near_symbols(target: &dyn Target, text: &str, halt: &Halt) -> Vec<String> {
+pub(crate) fn near_symbols(target: &dyn Target, text: &str, halt: &Halt) -> Vec<String> {
     let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '!' | '.' | ':' | '$' | '@' | '?');
     let Some((module, name)) = text.split(|c| !is_name(c)).find_map(|word| word.split_once('!')) else {
         return Vec::new();

@@ -1,12 +1,15 @@
 //! The supervisor's sessions as tools see them. The supervisor implements this; tools never see a
 //! process.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
+use control::StopRecord;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::error::ToolError;
+use crate::error::{Category, ToolError};
 use crate::opening::{OpenReport, OpenRequest};
 
 /// A session that was opened.
@@ -47,6 +50,56 @@ pub struct Ended {
     pub worker_terminated: bool,
     pub waited_ms: Option<u64>,
     pub target_left_running: Option<bool>,
+}
+
+/// A run that was started and is not waited for (spec 10 section 7.7).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartedRun {
+    pub session_id: String,
+    /// The run's handle, unique on this server.
+    pub execution: String,
+    pub command: String,
+    /// The target moves; `false` when it has stopped again already, or never moved.
+    pub running: bool,
+    pub moved: bool,
+    pub breaks_in_ms: Option<u64>,
+}
+
+/// What a wait for a run's stop came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitedRun {
+    pub session_id: String,
+    pub execution: String,
+    /// From when it moved; frozen at the stop.
+    pub running_for_ms: u64,
+    /// Absent while it runs.
+    pub stop: Option<StopRecord>,
+    pub breaks_in_ms: Option<u64>,
+}
+
+/// What a break into a run came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokenIn {
+    pub session_id: String,
+    pub execution: String,
+    /// `false` only when the run had stopped before the call looked.
+    pub requested: bool,
+    pub detail: String,
+}
+
+/// The run of a session, or the last it had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ExecutionRow {
+    pub execution: String,
+    pub command: String,
+    pub running_for_ms: u64,
+    pub stopped: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breaks_in_ms: Option<u64>,
+}
+
+fn no_runs() -> ToolError {
+    ToolError::new(Category::Unsupported, "runs that are not waited for are not served here")
 }
 
 /// A row of `session_status` (spec 10 section 5.9).
@@ -145,6 +198,27 @@ pub trait Sessions: Send + Sync {
     async fn end(&self, session: Option<&str>) -> Result<Ended, ToolError>;
     async fn status(&self, session: Option<&str>) -> Result<StatusPage, ToolError>;
     async fn log(&self, query: LogQuery) -> Result<LogPage, ToolError>;
+    /// Lets the target run, at most `max_run`, without waiting for its stop; answers once it moves.
+    async fn continue_async(
+        &self,
+        _session: Option<&str>,
+        _max_run: Duration,
+    ) -> Result<StartedRun, ToolError> {
+        Err(no_runs())
+    }
+    /// Waits for the stop of a run; no stop within `timeout` is no error.
+    async fn wait_for_stop(
+        &self,
+        _session: Option<&str>,
+        _execution: &str,
+        _timeout: Duration,
+    ) -> Result<WaitedRun, ToolError> {
+        Err(no_runs())
+    }
+    /// Breaks into that run and no other.
+    async fn break_in(&self, _session: Option<&str>, _execution: &str) -> Result<BrokenIn, ToolError> {
+        Err(no_runs())
+    }
     /// Symbol settings remembered for this client's later sessions; `None` forgets them.
     async fn remember_symbols(&self, settings: Option<SymbolSettings>);
     /// What is remembered.

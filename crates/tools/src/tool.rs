@@ -19,6 +19,7 @@ use crate::surface::Surface;
 pub enum Group {
     Session,
     Inspect,
+    Exec,
     Crash,
 }
 
@@ -28,6 +29,7 @@ impl Group {
         match self {
             Self::Session => "session",
             Self::Inspect => "inspect",
+            Self::Exec => "exec",
             Self::Crash => "crash",
         }
     }
@@ -51,6 +53,9 @@ impl Hints {
     pub const STATE: Self =
         Self { read_only: false, destructive: false, idempotent: false, open_world: true };
     pub const END: Self = Self { read_only: false, destructive: true, idempotent: true, open_world: true };
+    /// Changes session state, and a repeat changes nothing more.
+    pub const AGAIN: Self = Self { read_only: false, destructive: false, idempotent: true, open_world: true };
+    /// Opens, or lets a live target move, which cannot be undone.
     pub const OPEN: Self = Self { read_only: false, destructive: true, idempotent: false, open_world: true };
 }
 
@@ -96,6 +101,8 @@ pub struct Job<'a> {
     pub progress: &'a dyn Progress,
     /// State of raw commands (`.cxr`, `.frame`, the last `d` address), kept between calls.
     pub commands: &'a mut command::Session,
+    /// What one run leaves for the next.
+    pub runs: &'a mut control::Runs,
 }
 
 /// A tool that runs on the engine thread of the session's worker.
@@ -129,6 +136,8 @@ pub struct ToolEntry {
     pub prose: &'static [Fragment],
     pub raw: bool,
     pub while_running: bool,
+    /// Served only by a build with an engine that lets targets move.
+    pub live: bool,
     pub run: Run,
     /// Made once: every call is checked against it.
     pub(crate) input: LazyLock<Value>,
@@ -160,6 +169,7 @@ impl ToolEntry {
             prose: T::PROSE,
             raw: T::RAW,
             while_running: T::WHILE_RUNNING,
+            live: false,
             run,
             input: LazyLock::new(crate::schema::input::<T::Params>),
             output: LazyLock::new(crate::schema::output::<T::Output>),
@@ -201,6 +211,13 @@ impl ToolEntry {
                 Box::pin(async move { finish::<T>(&T::run(sessions, parse::<T>(args)?).await?) })
             }),
         )
+    }
+
+    /// Marks a tool that needs an engine that lets targets move.
+    #[must_use]
+    pub(crate) fn live(mut self) -> Self {
+        self.live = true;
+        self
     }
 
     /// The JSON schema of the arguments.

@@ -20,7 +20,16 @@ fn run_within(target: &dyn Target, tool: &str, args: Value, halt: &Halt) -> Resu
     let admission = admit(entry, args.as_object().cloned())?;
     let Run::Worker(run) = entry.run else { panic!("{tool} is no worker tool") };
     let mut commands = command::Session::new();
-    let data = run(&mut Job { target, halt, progress: &Silent, commands: &mut commands }, admission.args)?;
+    let data = run(
+        &mut Job {
+            target,
+            halt,
+            progress: &Silent,
+            commands: &mut commands,
+            runs: &mut control::Runs::default(),
+        },
+        admission.args,
+    )?;
     // Whatever was answered can be rendered and holds its schema.
     assert!(!entry.render(&data, &Surface::all()).unwrap().is_empty());
     if let Some(schema) = entry.output_schema() {
@@ -333,7 +342,13 @@ fn a_failed_reload_leaves_the_path_set() {
     let target = program().failing("reload", TargetError::failed("no such module"));
     let operation = tools::operations::find("set_symbol_path").unwrap();
     let (halt, mut commands) = (Halt::unbounded(), command::Session::new());
-    let mut job = Job { target: &target, halt: &halt, progress: &Silent, commands: &mut commands };
+    let mut job = Job {
+        target: &target,
+        halt: &halt,
+        progress: &Silent,
+        commands: &mut commands,
+        runs: &mut control::Runs::default(),
+    };
     let set = |job: &mut Job<'_>, path: &str, append: bool| {
         operation(job, json!({ "symbol_path": path, "append": append })).unwrap()
     };

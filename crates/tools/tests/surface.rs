@@ -29,29 +29,33 @@ fn schemas<'a>(schema: &'a Value, found: &mut Vec<&'a Map<String, Value>>) {
 
 #[test]
 fn a_tool_costs_a_model_at_most_920_bytes_on_average() {
-    let surface = Surface::all();
-    let sizes: Vec<(usize, &str)> =
-        tools::all().iter().map(|entry| (model_visible(entry, &surface), entry.name)).collect();
-    let total: usize = sizes.iter().map(|(size, _)| size).sum();
-    println!("{total} bytes, {} a tool: {sizes:?}", total / sizes.len());
-    assert!(total / sizes.len() <= 920, "{} bytes a tool: {sizes:?}", total / sizes.len());
-    assert!(sizes.iter().all(|(size, _)| *size <= 3600), "{sizes:?}");
-    assert!(tools::all().iter().all(|entry| entry.description(&surface).len() <= 900));
+    let names: Vec<&str> = tools::defined().map(|entry| entry.name).collect();
+    for surface in [Surface::all(), Surface::of(&names)] {
+        let sizes: Vec<(usize, &str)> =
+            surface.entries().map(|entry| (model_visible(entry, &surface), entry.name)).collect();
+        let total: usize = sizes.iter().map(|(size, _)| size).sum();
+        println!("{total} bytes, {} a tool: {sizes:?}", total / sizes.len());
+        assert!(total / sizes.len() <= 920, "{} bytes a tool: {sizes:?}", total / sizes.len());
+        assert!(
+            sizes.iter().all(|(size, name)| *size <= 3600 && (*size <= 2000 || *name != "set_breakpoint"))
+        );
+        assert!(surface.entries().all(|entry| entry.description(&surface).len() <= 900));
+    }
 }
 
 #[test]
 fn titles_are_unique_and_short_and_names_plain() {
-    let titles: BTreeSet<&str> = tools::all().iter().map(|entry| entry.title).collect();
-    assert_eq!(titles.len(), tools::all().len());
+    let titles: BTreeSet<&str> = tools::defined().map(|entry| entry.title).collect();
+    assert_eq!(titles.len(), tools::defined().count());
     assert!(titles.iter().all(|title| title.len() <= 40));
-    for entry in tools::all() {
+    for entry in tools::defined() {
         assert!(entry.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b.is_ascii_digit()));
     }
 }
 
 #[test]
 fn hints_are_those_of_the_table() {
-    let rows: [(Hints, &[&str]); 5] = [
+    let rows: [(Hints, &[&str]); 6] = [
         (Hints::PURE, &["session_status", "server_log", "decode_error_reporting"]),
         (
             Hints::READ,
@@ -65,23 +69,38 @@ fn hints_are_those_of_the_table() {
                 "disassemble",
                 "crash_triage",
                 "exception_triage",
+                "breakpoints",
+                "wait_for_stop",
             ],
         ),
         (Hints::STATE, &["interrupt", "set_symbol_path"]),
-        (Hints::END, &["end_session"]),
-        (Hints::OPEN, &["open_dump", "execute"]),
+        (Hints::AGAIN, &["break_in"]),
+        (Hints::END, &["end_session", "clear_breakpoints"]),
+        (
+            Hints::OPEN,
+            &[
+                "open_dump",
+                "execute",
+                "go",
+                "step_over",
+                "step_into",
+                "run_to_address",
+                "set_breakpoint",
+                "continue_async",
+            ],
+        ),
     ];
     for (hints, names) in rows {
         for name in names {
             assert_eq!(tools::find(name).unwrap().hints, hints, "{name}");
         }
     }
-    assert_eq!(rows.iter().map(|(_, names)| names.len()).sum::<usize>(), tools::all().len());
+    assert_eq!(rows.iter().map(|(_, names)| names.len()).sum::<usize>(), tools::defined().count());
 }
 
 #[test]
 fn input_schemas_are_closed_inline_and_in_one_dialect() {
-    for entry in tools::all() {
+    for entry in tools::defined() {
         let schema = entry.input_schema();
         let mut found = Vec::new();
         schemas(schema, &mut found);
@@ -102,8 +121,7 @@ fn input_schemas_are_closed_inline_and_in_one_dialect() {
 
 #[test]
 fn session_id_is_worded_once() {
-    let wordings: BTreeSet<String> = tools::all()
-        .iter()
+    let wordings: BTreeSet<String> = tools::defined()
         .filter(|entry| entry.name != "session_status" && entry.name != "server_log")
         .filter_map(|entry| Some(entry.input_schema()["properties"].get("session_id")?.to_string()))
         .collect();
@@ -112,7 +130,7 @@ fn session_id_is_worded_once() {
 
 #[test]
 fn output_schemas_hold_constraints_only_and_their_references_resolve() {
-    for entry in tools::all() {
+    for entry in tools::defined() {
         let Some(schema) = entry.output_schema() else {
             assert!(entry.raw);
             continue;
@@ -146,13 +164,17 @@ fn least(name: &str) -> Value {
         "set_symbol_path" => json!({ "symbol_path": "/symbols" }),
         "execute" => json!({ "command": "k" }),
         "decode_error_reporting" => json!({ "code": "E_FAIL" }),
+        "run_to_address" => json!({ "address": "nt!X" }),
+        "set_breakpoint" => json!({ "expression": "nt!X" }),
+        "clear_breakpoints" => json!({ "all": true }),
+        "wait_for_stop" | "break_in" => json!({ "execution": "exec-1" }),
         _ => json!({}),
     }
 }
 
 #[test]
 fn every_tool_takes_its_least_call_and_refuses_an_unknown_key() {
-    for entry in tools::all() {
+    for entry in tools::defined() {
         let mut call = least(entry.name);
         assert!(admit(entry, arguments(call.clone())).is_ok(), "{}", entry.name);
         call["zz_unknown"] = json!(1);
@@ -179,6 +201,24 @@ fn what_admission_refuses_and_what_it_forgives() {
         ("set_symbol_path", json!({ "path": "a", "reload": "x;q" })),
         ("set_symbol_path", json!({})),
         ("open_dump", json!({ "path": "a\0b" })),
+        ("go", json!({ "timeout_ms": 0 })),
+        ("go", json!({ "timeout_ms": 3_600_001 })),
+        ("run_to_address", json!({ "address": "a", "coordinate": {} })),
+        ("set_breakpoint", json!({})),
+        ("set_breakpoint", json!({ "expression": "a\"b" })),
+        ("set_breakpoint", json!({ "expression": "a", "condition": "@@c++(x=1)" })),
+        ("set_breakpoint", json!({ "expression": "a", "command": "r; .kill" })),
+        ("set_breakpoint", json!({ "expression": "a", "comand": "gc" })),
+        ("set_breakpoint", json!({ "expression": "a", "pass_count": 0 })),
+        ("set_breakpoint", json!({ "expression": "a", "watch": { "access": "write", "size": 3 } })),
+        ("set_breakpoint", json!({ "expression": "a", "watch": { "access": "execute", "size": 4 } })),
+        ("set_breakpoint", json!({ "expression": "a", "watch": { "access": "write" } })),
+        ("clear_breakpoints", json!({})),
+        ("clear_breakpoints", json!({ "all": false })),
+        ("clear_breakpoints", json!({ "ids": [], "all": true })),
+        ("clear_breakpoints", json!({ "ids": [1, 1] })),
+        ("continue_async", json!({ "max_run_ms": 0 })),
+        ("wait_for_stop", json!({})),
         ("open_dump", json!({ "path": "a", "engine": "gdb" })),
         ("open_dump", json!({ "path": "a", "image_base": "401000" })),
         ("open_dump", json!({ "path": "a", "session_id": "x" })),
@@ -242,7 +282,7 @@ fn prose_names_only_tools_that_are_served() {
     let session: Vec<&str> =
         tools::all().iter().filter(|e| e.group == tools::Group::Session).map(|e| e.name).collect();
     let mut found = Vec::new();
-    for entry in tools::all() {
+    for entry in tools::defined() {
         let mut names = session.clone();
         names.push(entry.name);
         let surface = Surface::of(&names);

@@ -34,7 +34,8 @@ pub(crate) fn start(factories: Factories, jobs: Arc<Jobs>, emitter: Arc<Emitter>
 
 fn begin(mut factories: Factories, jobs: &Jobs, emitter: Arc<Emitter>) {
     let prepared = factories.prepare.take().map_or(Ok(()), |prepare| {
-        panics::guard(prepare).unwrap_or_else(|panic| Err(format!("looking for the engine panicked: {panic}")))
+        panics::guard(prepare)
+            .unwrap_or_else(|panic| Err(format!("looking for the engine panicked: {panic}")))
     });
     match prepared {
         Ok(()) => Engine::new(factories, emitter).serve(jobs),
@@ -51,6 +52,7 @@ struct Engine {
     emitter: Arc<Emitter>,
     target: Option<Box<dyn Target>>,
     commands: command::Session,
+    runs: control::Runs,
 }
 
 /// The progress and milestones of one job.
@@ -107,7 +109,13 @@ fn no_target() -> ToolError {
 
 impl Engine {
     fn new(factories: Factories, emitter: Arc<Emitter>) -> Self {
-        Self { factories, emitter, target: None, commands: command::Session::default() }
+        Self {
+            factories,
+            emitter,
+            target: None,
+            commands: command::Session::default(),
+            runs: control::Runs::default(),
+        }
     }
 
     fn serve(mut self, jobs: &Jobs) {
@@ -172,6 +180,7 @@ impl Engine {
         reporting.emitter.emit(&Message::Opened { id: reporting.id });
         self.target = Some(target);
         self.commands = command::Session::default();
+        self.runs = control::Runs::default();
         serde_json::to_value::<OpenReport>(report).map_err(|error| {
             ToolError::new(Category::Internal, format!("the report of the target did not serialise: {error}"))
         })
@@ -186,7 +195,7 @@ impl Engine {
     ) -> Result<Value, ToolError> {
         let run = self.operation(operation)?;
         let target = self.target.as_deref().ok_or_else(no_target)?;
-        let mut job = Job { target, halt, progress, commands: &mut self.commands };
+        let mut job = Job { target, halt, progress, commands: &mut self.commands, runs: &mut self.runs };
         run(&mut job, args)
     }
 

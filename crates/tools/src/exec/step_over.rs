@@ -1,0 +1,46 @@
+//! `step_over`: one instruction, calls as a whole.
+
+use control::StopRecord;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use target::capability::Resume;
+
+use super::{run, stops};
+use crate::error::ToolError;
+use crate::prose::Fragment;
+use crate::routing::SessionId;
+use crate::surface::Surface;
+use crate::tool::{Hints, Job, Tool, WorkerTool};
+
+pub(crate) struct StepOver;
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Params {
+    /// Default 60000.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 3_600_000))]
+    timeout_ms: Option<u64>,
+    #[serde(default)]
+    session_id: Option<SessionId>,
+}
+
+impl Tool for StepOver {
+    const NAME: &'static str = "step_over";
+    const TITLE: &'static str = "Step over";
+    const HINTS: Hints = Hints::OPEN;
+    const PROSE: &'static [Fragment] = &[Fragment::Fixed(
+        "One instruction of the current thread; a call runs until it returns, unless something in it stops.",
+    )];
+    type Params = Params;
+    type Output = StopRecord;
+
+    fn render(stop: &StopRecord, _: &Surface) -> String {
+        stops::text(stop)
+    }
+}
+
+impl WorkerTool for StepOver {
+    fn run(job: &mut Job<'_>, params: Params) -> Result<StopRecord, ToolError> {
+        run(job, Resume::StepOver, params.timeout_ms)
+    }
+}
