@@ -33,8 +33,11 @@ fn newer(source: &Path, built: &Path) -> bool {
 fn compile(source: &Path, program: &Path) -> Result<()> {
     let libgcc = output(Command::new("x86_64-w64-mingw32-gcc").arg("-print-libgcc-file-name"))?;
     let libraries = Path::new(libgcc.trim()).parent().context("libgcc lies in a folder")?.to_owned();
-    // Named apart and renamed, so that two runs at once do not see half a program.
-    let made = program.with_extension(format!("{}.exe", std::process::id()));
+    // In a folder of its own and moved: two runs at once must not see half a program, and its name
+    // stands in its export directory.
+    let making = program.with_extension(std::process::id().to_string());
+    std::fs::create_dir_all(&making)?;
+    let made = making.join(program.file_name().context("a program has a name")?);
     run(Command::new("clang")
         .args(["-target", "x86_64-w64-mingw32", "-g", "-gcodeview", "-O1", "-fuse-ld=lld", "-static"])
         .arg(format!("-Wl,--pdb={}", program.with_extension("pdb").display()))
@@ -42,5 +45,6 @@ fn compile(source: &Path, program: &Path) -> Result<()> {
         .arg("-o")
         .args([&made, &source.to_path_buf()]))?;
     std::fs::rename(made, program)?;
+    std::fs::remove_dir_all(making)?;
     Ok(())
 }

@@ -10,7 +10,6 @@ use windows::Win32::System::Diagnostics::Debug::Extensions::{
 };
 use windows::core::HSTRING;
 
-use crate::callbacks;
 use crate::engine::{DbgEng, explain};
 use crate::output::Collected;
 use crate::run::Before;
@@ -26,7 +25,6 @@ impl DbgEng {
         halt.check("running the command")?;
         self.watchdog.drain();
         Collected::take(&self.output);
-        callbacks::take(&self.seen);
         let before = self.before();
         let identity = self.process_ids();
         let line = HSTRING::from(line);
@@ -77,7 +75,7 @@ impl DbgEng {
         };
         match status {
             DEBUG_STATUS_NO_DEBUGGEE => {
-                let exited = callbacks::take(&self.seen).exit_code;
+                let exited = self.exited_with();
                 self.set_gone("a command let go of the target, or it ended".to_owned(), exited.is_some());
                 note(text, "the engine holds no target any more");
             }

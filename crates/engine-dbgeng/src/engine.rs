@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex};
 use target::{Facts, Machine, Module, Selection, SymbolPaths, TargetError};
 use windows::Win32::System::Diagnostics::Debug::Extensions::{
     DEBUG_STATUS_NO_DEBUGGEE, IDebugAdvanced3, IDebugClient5, IDebugControl4, IDebugDataSpaces4,
-    IDebugEventCallbacksWide, IDebugInputCallbacks, IDebugOutputCallbacksWide, IDebugRegisters2,
-    IDebugSymbols3, IDebugSystemObjects4,
+    IDebugInputCallbacks, IDebugOutputCallbacksWide, IDebugRegisters2, IDebugSymbols3, IDebugSystemObjects4,
 };
 use windows::core::{HSTRING, Interface};
 
 use crate::breakpoints::Remembered;
-use crate::callbacks::{EventCallbacks, InputCallbacks, SeenEvents};
+use crate::callbacks::InputCallbacks;
+use crate::exit_code::ExitCode;
 use crate::library;
 use crate::locals::Pdbs;
 use crate::output::{Collected, OutputCallbacks};
@@ -108,7 +108,8 @@ pub struct DbgEng {
     pub(crate) advanced: IDebugAdvanced3,
     pub(crate) watchdog: Watchdog,
     pub(crate) output: Arc<Mutex<Collected>>,
-    pub(crate) seen: SeenEvents,
+    /// Of the process that was opened.
+    pub(crate) exit_code: RefCell<Option<ExitCode>>,
     pub(crate) origin: Origin,
     pub(crate) facts: Facts,
     pub(crate) aim: String,
@@ -137,17 +138,14 @@ impl DbgEng {
     ) -> Result<Self, OpenError> {
         let client = library::create(folder)?;
         let output = Arc::new(Mutex::new(Collected::default()));
-        let seen = SeenEvents::default();
         let failed = |doing| move |error| OpenError::Engine { doing, error };
         let control: IDebugControl4 = client.cast().map_err(failed("asking for IDebugControl4"))?;
         let symbols: IDebugSymbols3 = client.cast().map_err(failed("asking for IDebugSymbols3"))?;
         let printed: IDebugOutputCallbacksWide = OutputCallbacks(Arc::clone(&output)).into();
-        let events: IDebugEventCallbacksWide = EventCallbacks(Arc::clone(&seen)).into();
         let input: IDebugInputCallbacks = InputCallbacks(control.clone()).into();
         // SAFETY: every pointer passed below lives for its call, on the thread that made the client.
         unsafe {
             client.SetOutputCallbacksWide(&printed).map_err(failed("setting output callbacks"))?;
-            client.SetEventCallbacksWide(&events).map_err(failed("setting event callbacks"))?;
             client.SetInputCallbacks(&input).map_err(failed("setting input callbacks"))?;
             symbols
                 .SetSymbolPathWide(&HSTRING::from(engine_symbol_path(paths)))
@@ -170,7 +168,7 @@ impl DbgEng {
             symbols,
             watchdog,
             output,
-            seen,
+            exit_code: RefCell::new(None),
             origin,
             facts: crate::facts::unknown(),
             aim,
@@ -193,8 +191,22 @@ impl DbgEng {
         unsafe { self.control.SetRadix(16) }
             .map_err(|error| OpenError::Engine { doing: "setting the radix", error })?;
         self.facts = self.read_facts();
+        self.watch_exit();
         self.sync_selection();
         Ok(())
+    }
+
+    /// Holds on to the live process for its exit code.
+    pub(crate) fn watch_exit(&self) {
+        if self.is_live() && self.exit_code.borrow().is_none() {
+            // SAFETY: no arguments.
+            let pid = unsafe { self.system.GetCurrentProcessSystemId() };
+            *self.exit_code.borrow_mut() = pid.ok().and_then(ExitCode::of);
+        }
+    }
+
+    pub(crate) fn exited_with(&self) -> Option<u32> {
+        self.exit_code.borrow().as_ref().and_then(ExitCode::settled)
     }
 
     /// A handle that breaks in from any thread.

@@ -103,14 +103,12 @@ impl DbgEng {
             // SAFETY: integers only.
             unsafe { self.system.SetCurrentThreadId(thread) }.said("select the thread")?;
         }
-        if kernel {
+        if wanted.process != self.selection.get().process {
             // Zero is the current thread's own process.
             // SAFETY: integers only.
             unsafe { self.system.SetImplicitProcessDataOffset(wanted.process.unwrap_or(0)) }
                 .said("select the process")?;
-            if wanted.process != self.selection.get().process {
-                self.forget();
-            }
+            self.forget();
         }
         self.selection.set(wanted);
         Ok(())
@@ -221,7 +219,7 @@ impl DbgEng {
     }
 
     /// The context of the engine's current thread, as the machine of `view`.
-    fn current_context(&self, view: View) -> Result<Option<Context>> {
+    pub(crate) fn current_context(&self, view: View) -> Result<Option<Context>> {
         if !self.facts.wow64 {
             return self.machine_context(self.facts.machine);
         }

@@ -10,6 +10,7 @@ mod callbacks;
 mod command;
 mod engine;
 mod execution;
+mod exit_code;
 mod facts;
 mod kernel;
 mod layout;

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use target::{Halt, SymbolPaths};
 use windows::Win32::System::Diagnostics::Debug::Extensions::{
     DEBUG_ATTACH_DEFAULT, DEBUG_CREATE_PROCESS_OPTIONS, DEBUG_ENGOPT_INITIAL_BREAK, DEBUG_FILTER_BREAK,
-    DEBUG_FILTER_INITIAL_BREAKPOINT, DEBUG_SPECIFIC_FILTER_PARAMETERS, DEBUG_STATUS_NO_DEBUGGEE,
-    IDebugControl4,
+    DEBUG_FILTER_CREATE_PROCESS, DEBUG_FILTER_EXIT_PROCESS, DEBUG_FILTER_IGNORE,
+    DEBUG_FILTER_INITIAL_BREAKPOINT, DEBUG_SPECIFIC_FILTER_PARAMETERS, DEBUG_STATUS_GO,
+    DEBUG_STATUS_NO_DEBUGGEE, IDebugControl4,
 };
 use windows::core::{HRESULT, HSTRING, Interface, PCWSTR};
 
-use crate::callbacks;
 use crate::engine::{DbgEng, OpenError, Origin, explain};
 
 /// A dump that has not loaded by then does not load.
@@ -114,8 +114,11 @@ pub fn launch(
         return Err(refused("name a program to start".to_owned()));
     }
     let mut engine = DbgEng::create(&options.engine, &options.paths, line.to_owned(), Origin::Launched)?;
-    if launch.initial_break == InitialBreak::Loader {
-        engine.arm_initial_break()?;
+    engine.ignore_exit();
+    match launch.initial_break {
+        InitialBreak::Loader => engine.arm_initial_break()?,
+        // Stopped at its creation for a moment, so that its end is not missed.
+        InitialBreak::None => engine.set_filter(DEBUG_FILTER_CREATE_PROCESS, DEBUG_FILTER_BREAK),
     }
     let children = if launch.children { DEBUG_PROCESS } else { DEBUG_PROCESS | DEBUG_ONLY_THIS_PROCESS };
     let create =
@@ -135,6 +138,9 @@ pub fn launch(
     }
     .map_err(|error| refused(explain(&error)))?;
     on(Milestone::Committed);
+    if launch.initial_break == InitialBreak::None {
+        engine.run_from_creation(line, halt)?;
+    }
     engine.wait_for_first_stop(None, line, halt)?;
     engine.first_resume.set(launch.initial_break == InitialBreak::Loader);
     engine.settle()?;
@@ -155,6 +161,7 @@ pub fn attach(
     let aim = format!("process {pid}");
     let mut engine =
         DbgEng::create(&options.engine, &options.paths, aim.clone(), Origin::Attached(vec![pid]))?;
+    engine.ignore_exit();
     engine.arm_initial_break()?;
     // SAFETY: integers only.
     unsafe { engine.client.AttachProcess(0, pid, DEBUG_ATTACH_DEFAULT) }
@@ -196,23 +203,38 @@ fn environment_block(changes: &[(String, String)]) -> Vec<u16> {
 impl DbgEng {
     /// Before the process exists: without it a program runs to its first exception or its end.
     fn arm_initial_break(&self) -> Result<(), OpenError> {
+        // SAFETY: integers only.
+        unsafe { self.control.AddEngineOptions(DEBUG_ENGOPT_INITIAL_BREAK) }
+            .map_err(|error| OpenError::Engine { doing: "asking for the initial break", error })?;
+        self.set_filter(DEBUG_FILTER_INITIAL_BREAKPOINT, DEBUG_FILTER_BREAK);
+        Ok(())
+    }
+
+    /// The end of the process is the end of the wait, not a stop in a process without threads.
+    fn ignore_exit(&self) {
+        self.set_filter(DEBUG_FILTER_EXIT_PROCESS, DEBUG_FILTER_IGNORE);
+    }
+
+    fn run_from_creation(&self, what: &str, halt: &Halt) -> Result<(), OpenError> {
+        self.wait_for_first_stop(None, what, halt)?;
+        self.watch_exit();
+        self.set_filter(DEBUG_FILTER_CREATE_PROCESS, DEBUG_FILTER_IGNORE);
+        self.set_filter(DEBUG_FILTER_INITIAL_BREAKPOINT, DEBUG_FILTER_IGNORE);
+        // SAFETY: integers only.
+        unsafe { self.control.SetExecutionStatus(DEBUG_STATUS_GO) }
+            .map_err(|error| OpenError::Engine { doing: "letting the program run", error })
+    }
+
+    /// What the engine does at one of its own kinds of event.
+    fn set_filter(&self, index: u32, option: u32) {
         let mut parameters = [DEBUG_SPECIFIC_FILTER_PARAMETERS::default()];
-        // SAFETY: integers, and one record of the right size.
+        // SAFETY: one record of the right size in and out.
         unsafe {
-            self.control
-                .AddEngineOptions(DEBUG_ENGOPT_INITIAL_BREAK)
-                .map_err(|error| OpenError::Engine { doing: "asking for the initial break", error })?;
-            if self
-                .control
-                .GetSpecificFilterParameters(DEBUG_FILTER_INITIAL_BREAKPOINT, &mut parameters)
-                .is_ok()
-            {
-                parameters[0].ExecutionOption = DEBUG_FILTER_BREAK;
-                let _ =
-                    self.control.SetSpecificFilterParameters(DEBUG_FILTER_INITIAL_BREAKPOINT, &parameters);
+            if self.control.GetSpecificFilterParameters(index, &mut parameters).is_ok() {
+                parameters[0].ExecutionOption = option;
+                let _ = self.control.SetSpecificFilterParameters(index, &parameters);
             }
         }
-        Ok(())
     }
 
     /// Pumps until the process is there and stopped: a wait is one event, and not necessarily ours.
@@ -224,7 +246,7 @@ impl DbgEng {
             let (answer, _) =
                 self.watchdog.during(halt, Some(left), pid.is_none(), || wait(&self.control, u32::MAX));
             if self.status() == DEBUG_STATUS_NO_DEBUGGEE {
-                let code = callbacks::take(&self.seen).exit_code;
+                let code = self.exited_with();
                 self.released.set(true);
                 return Err(OpenError::Exited { what: what.to_owned(), code });
             }

@@ -9,12 +9,11 @@ use windows::Win32::System::Diagnostics::Debug::Extensions::{
     DEBUG_EVENT_BREAKPOINT, DEBUG_EVENT_CREATE_PROCESS, DEBUG_EVENT_CREATE_THREAD, DEBUG_EVENT_EXCEPTION,
     DEBUG_EVENT_EXIT_PROCESS, DEBUG_EVENT_EXIT_THREAD, DEBUG_EVENT_LOAD_MODULE,
     DEBUG_LAST_EVENT_INFO_BREAKPOINT, DEBUG_LAST_EVENT_INFO_EXCEPTION, DEBUG_LAST_EVENT_INFO_EXIT_PROCESS,
-    DEBUG_LAST_EVENT_INFO_LOAD_MODULE, DEBUG_STATUS_GO, DEBUG_STATUS_NO_DEBUGGEE, DEBUG_STATUS_STEP_INTO,
-    DEBUG_STATUS_STEP_OVER,
+    DEBUG_LAST_EVENT_INFO_LOAD_MODULE, DEBUG_STATUS_GO, DEBUG_STATUS_GO_NOT_HANDLED,
+    DEBUG_STATUS_NO_DEBUGGEE, DEBUG_STATUS_STEP_INTO, DEBUG_STATUS_STEP_OVER,
 };
 use windows::core::HRESULT;
 
-use crate::callbacks;
 use crate::engine::{DbgEng, EngineResult, Origin, explain};
 use crate::open::wait;
 use crate::output::Collected;
@@ -151,6 +150,13 @@ impl DbgEng {
         Err(TargetError::failed("the target stopped at a conditional breakpoint too often"))
     }
 
+    /// Whether the target stands at an exception that is its own to handle. Plain `go` would take one
+    /// at its second chance for handled and run into it again.
+    fn at_own_exception(&self) -> bool {
+        matches!(self.last_event().map(|e| e.detail), Some(Detail::Exception(record, _))
+            if !BREAKPOINT.contains(&record.code) && !SINGLE_STEP.contains(&record.code))
+    }
+
     /// Whether the engine's state says that the target is to move at the next wait.
     pub(crate) fn running(&self) -> bool {
         (DEBUG_STATUS_GO..=DEBUG_STATUS_STEP_INTO).contains(&self.status())
@@ -170,7 +176,7 @@ impl DbgEng {
     }
 
     fn ended(&self, cause: Option<Cause>) -> RunStop {
-        let code = callbacks::take(&self.seen).exit_code;
+        let code = self.exited_with();
         let said = code.map(|c| format!(" with exit code {c:#x} ({c})")).unwrap_or_default();
         self.set_gone(format!("the process ended{said}"), true);
         self.watchdog.drain();
@@ -272,7 +278,6 @@ impl DbgEng {
             None => {}
         }
         self.watchdog.drain();
-        callbacks::take(&self.seen);
         self.sync_selection();
         stop.output = Collected::take(&self.output);
     }
@@ -298,9 +303,9 @@ impl Run for DbgEng {
         halt.check("resuming the target")?;
         self.watchdog.drain();
         Collected::take(&self.output);
-        callbacks::take(&self.seen);
         let before = self.before();
         let (status, stepping) = match how {
+            Resume::Go if self.at_own_exception() => (DEBUG_STATUS_GO_NOT_HANDLED, false),
             Resume::Go => (DEBUG_STATUS_GO, false),
             Resume::StepInto => (DEBUG_STATUS_STEP_INTO, true),
             Resume::StepOver => (DEBUG_STATUS_STEP_OVER, true),

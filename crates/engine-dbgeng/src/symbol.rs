@@ -309,9 +309,14 @@ impl DbgEng {
     fn in_event_scope<T>(&self, action: impl FnOnce() -> Result<T>) -> Result<T> {
         // SAFETY: no arguments.
         let thread = unsafe { self.system.GetCurrentThreadId() }.ok();
-        let stored = self.event_context(thread, target::View::Default)?.is_some();
+        let shown = self.event_context(thread, target::View::Default)?;
+        // A WoW64 record would be put in scope as the other machine's.
+        let differs = shown.is_some_and(|shown| {
+            self.current_context(target::View::Default)
+                .is_ok_and(|own| own.is_none_or(|own| own.machine == shown.machine && own.ip() != shown.ip()))
+        });
         // SAFETY: no arguments.
-        let scoped = stored && unsafe { self.symbols.SetScopeFromStoredEvent() }.is_ok();
+        let scoped = differs && unsafe { self.symbols.SetScopeFromStoredEvent() }.is_ok();
         let result = action();
         if scoped {
             // SAFETY: no arguments.
