@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
 /// Bottom to top: a crate may depend only on crates before it.
-const LAYERS: [&str; 23] = [
+const LAYERS: [&str; 24] = [
     "test-data",
     "target",
     "code",
@@ -30,6 +30,7 @@ const LAYERS: [&str; 23] = [
     "supervisor",
     "server",
     "cli",
+    "differential",
     "windbg-mcp",
 ];
 
@@ -91,10 +92,19 @@ fn every_crate_has_a_layer() {
 }
 
 #[test]
-fn the_fixture_builder_is_for_tests_only() {
+fn development_tools_are_not_shipped() {
     for (name, package) in workspace().iter().filter(|(name, _)| *name != "xtask") {
-        assert!(!shipped(package).any(|dependency| dependency == "dumpforge"), "{name} ships dumpforge");
+        for tool in ["dumpforge", "differential", "test-data"] {
+            assert!(!shipped(package).any(|dependency| dependency == tool), "{name} ships {tool}");
+        }
     }
+}
+
+#[test]
+fn the_comparison_knows_the_product_by_its_tools_only() {
+    let crates = workspace();
+    let own: Vec<&str> = shipped(&crates["differential"]).filter(|d| crates.contains_key(*d)).collect();
+    assert!(own.is_empty(), "differential depends on {own:?}");
 }
 
 #[test]

@@ -1,0 +1,93 @@
+//! Facts in the text of raw commands: what `x`, `dt` and `?` say, whoever says it.
+
+use serde_json::{Map, Value, json};
+
+/// A number of a command's output, backticks in it or not.
+fn number(text: &str) -> Option<u64> {
+    let digits = text.replace('`', "");
+    u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok()
+}
+
+/// `Evaluate expression: 5 = 00000000`00000005`.
+pub(crate) fn value(text: &str) -> Value {
+    let found = text.lines().find_map(|line| line.strip_prefix("Evaluate expression:")?.rsplit('=').next());
+    match found.and_then(|text| number(text.trim())) {
+        Some(value) => json!({ "value": format!("{value:#x}") }),
+        None => json!({ "text": text.trim() }),
+    }
+}
+
+/// Rows `00007ff6`11e51000 module!name (arguments)` by address: names without what follows them.
+pub(crate) fn symbols(text: &str) -> Value {
+    let mut rows = Map::new();
+    for line in text.lines() {
+        let Some((address, name)) = line.trim().split_once(char::is_whitespace) else { continue };
+        let (Some(address), true) = (number(address), name.contains('!')) else { continue };
+        let name = name.trim().trim_end_matches(" = <no type information>");
+        let name = name.split(" (").next().unwrap_or(name).trim_end();
+        let names = rows.entry(format!("{address:#x}")).or_insert_with(|| Value::Array(Vec::new()));
+        if let Value::Array(names) = names
+            && !names.iter().any(|known| known == name)
+        {
+            names.push(Value::from(name));
+        }
+    }
+    for names in rows.values_mut() {
+        if let Value::Array(names) = names {
+            names.sort_by_key(|name| name.as_str().unwrap_or_default().to_owned());
+        }
+    }
+    Value::Object(rows)
+}
+
+/// Rows `   +0x000 name : type`.
+pub(crate) fn layout(text: &str) -> Value {
+    let row = |line: &str| {
+        let (offset, rest) = line.trim().strip_prefix("+0x")?.split_once(char::is_whitespace)?;
+        let (name, kind) = rest.split_once(" : ").or_else(|| rest.split_once(':'))?;
+        let field = format!("+{:#x} {}", number(offset)?, name.trim());
+        Some((field, kind.split_whitespace().collect::<Vec<_>>().join(" ")))
+    };
+    let rows: Vec<(String, String)> = text.lines().filter_map(row).collect();
+    if rows.is_empty() {
+        return json!({ "text": text.trim() });
+    }
+    let mut fields = Map::new();
+    for (field, kind) in rows {
+        fields.insert(field, Value::from(kind));
+    }
+    json!({ "fields": fields })
+}
+
+/// Names of a listing, one a line.
+pub(crate) fn names(text: &str) -> Value {
+    let mut names: Vec<&str> = text.lines().map(str::trim).filter(|line| line.contains('!')).collect();
+    names.sort_unstable();
+    names.dedup();
+    json!({ "names": names })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_with_and_without_backticks() {
+        let text = "Evaluate expression: 140694838906880 = 00007ff6`11e50000\n";
+        assert_eq!(value(text), json!({ "value": "0x7ff611e50000" }));
+        assert_eq!(value("Couldn't resolve error at 'x'"), json!({ "text": "Couldn't resolve error at 'x'" }));
+    }
+
+    #[test]
+    fn symbols_are_read_by_address() {
+        let text = "00007ff6`11e51000 m!main (int, char**)\n00007ff6`11e51000 m!alias = <no type information>\n";
+        assert_eq!(symbols(text), json!({ "0x7ff611e51000": ["m!alias", "m!main"] }));
+    }
+
+    #[test]
+    fn layouts_are_read_field_by_field() {
+        let text = "   +0x000 Header           : _DISPATCHER_HEADER\n   +0x018 Bits : Pos 3, 1 Bit\n";
+        let fields = json!({ "+0x0 Header": "_DISPATCHER_HEADER", "+0x18 Bits": "Pos 3, 1 Bit" });
+        assert_eq!(layout(text), json!({ "fields": fields }));
+    }
+}

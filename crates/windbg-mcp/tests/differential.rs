@@ -1,0 +1,88 @@
+//! Every dump, asked of both engines and compared field by field.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::{Path, PathBuf};
+
+use differential::{ACCEPTED, Case, Client, Comparison, Engines, Lab, compare_dump, dumps_below, render};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn binary() -> PathBuf {
+    std::env::var_os("WINDBG_MCP_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_windbg-mcp").into()).into()
+}
+
+/// The committed dumps and those of the shared data, each with what lies beside it; the kernel one
+/// once more with the symbols that lie elsewhere.
+fn cases() -> Vec<Case> {
+    let only = std::env::var("DIFFERENTIAL_ONLY").unwrap_or_default();
+    let mut folders = vec![("fixtures", root().join("fixtures"))];
+    if let Some(data) = test_data::shared() {
+        folders.extend(["user", "kernel", "synthetic", "negative"].map(|name| (name, data.join(name))));
+    }
+    let mut cases = Vec::new();
+    for (top, folder) in folders {
+        for (name, path) in dumps_below(&folder) {
+            let name = format!("{top}/{name}");
+            if name.contains(&only) {
+                cases.push(case(&path, &name));
+            }
+        }
+    }
+    assert!(!cases.is_empty(), "no dump is called {only}");
+    cases
+}
+
+fn case(path: &Path, name: &str) -> Case {
+    let case = Case::new(path, name).unwrap();
+    // This one was made under Wine, whose DLLs are its images.
+    match name.contains("cxx_eh_x64").then(test_data::wine_images).flatten() {
+        Some(images) => case.and_images(&images.display().to_string()),
+        None => case,
+    }
+}
+
+fn compare_all(client: &mut Client, engines: Engines) -> Vec<Comparison> {
+    cases().iter().map(|case| compare_dump(client, case, engines).unwrap()).collect()
+}
+
+/// Chance is no difference between engines: two sessions of one engine answer alike.
+#[test]
+fn two_sessions_of_one_engine_answer_alike() {
+    let mut client = Client::start(&binary(), &[]).unwrap();
+    for comparison in compare_all(&mut client, Engines::TWICE) {
+        assert!(comparison.differences.is_empty(), "{}", render(&comparison));
+        assert!(comparison.questions > 0 && comparison.looked_at > 0);
+    }
+}
+
+fn lab() -> Option<Lab> {
+    if std::env::var_os("WINDBG_MCP_LAB").is_none_or(|set| set != "1") {
+        println!("not run: the lab is not asked for (cargo xtask lab, WINDBG_MCP_LAB=1)");
+        return None;
+    }
+    Some(Lab::of(&root()).unwrap_or_else(|missing| panic!("{missing}")))
+}
+
+#[test]
+fn both_engines_answer_alike_but_for_the_accepted_differences() {
+    let Some(lab) = lab() else { return };
+    let mut client = Client::start(&binary(), &lab.environment()).unwrap();
+    let comparisons = compare_all(&mut client, Engines::DBGENG);
+    let mut used = vec![false; ACCEPTED.len()];
+    let mut open = 0;
+    for comparison in &comparisons {
+        for row in comparison.differences.iter().filter_map(|judged| judged.accepted) {
+            used[row] = true;
+        }
+        if comparison.open().next().is_some() {
+            open += comparison.open().count();
+            println!("{}", render(comparison));
+        }
+    }
+    assert_eq!(open, 0, "differences that nobody accepted");
+    let everything = std::env::var_os("DIFFERENTIAL_ONLY").is_none() && test_data::shared().is_some();
+    let idle: Vec<_> = ACCEPTED.iter().zip(used).filter(|(_, used)| !used).map(|(row, _)| row).collect();
+    assert!(!everything || idle.is_empty(), "rows that accept nothing any more: {idle:#?}");
+}
