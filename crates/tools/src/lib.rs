@@ -9,6 +9,7 @@ pub mod error;
 pub mod exec;
 pub mod inspect;
 pub mod instructions;
+pub mod live_opening;
 mod location;
 pub mod opening;
 pub mod operations;
@@ -27,6 +28,7 @@ pub mod wildcard;
 
 pub use admit::{Admission, admit};
 pub use error::{Category, ToolError};
+pub use live_opening::{AttachRequest, InitialBreak, LaunchRequest};
 pub use opening::{EngineChoice, OpenReport, OpenRequest, Summary, summary_of};
 pub use prose::Fragment;
 pub use sessions::Sessions;

@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use target::{Ability, Address, Code, DumpFormat, Target};
 
+use crate::live_opening::{AttachRequest, LaunchRequest};
+
 /// Which engine serves a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -33,6 +35,10 @@ pub enum OpenRequest {
         #[serde(default)]
         network: bool,
     },
+    /// A process to start.
+    Launch(LaunchRequest),
+    /// A process to attach to.
+    Attach(AttachRequest),
     /// A target made of a script, for tests; its text is the scripted target's own.
     Scripted { script: String },
 }
@@ -40,10 +46,60 @@ pub enum OpenRequest {
 impl OpenRequest {
     /// What the session is aimed at, for status rows.
     #[must_use]
-    pub fn aim(&self) -> &str {
+    pub fn aim(&self) -> String {
         match self {
-            Self::Dump { path, .. } => path,
-            Self::Scripted { .. } => "scripted",
+            Self::Dump { path, .. } => path.clone(),
+            Self::Launch(launch) => launch.command_line.clone(),
+            Self::Attach(attach) => attach.pid.map_or("no process".to_owned(), |pid| format!("pid {pid}")),
+            Self::Scripted { .. } => "scripted".to_owned(),
+        }
+    }
+
+    /// The engine that was asked for.
+    #[must_use]
+    pub fn engine(&self) -> EngineChoice {
+        match self {
+            Self::Dump { engine, .. } => *engine,
+            Self::Launch(launch) => launch.engine,
+            Self::Attach(attach) => attach.engine,
+            Self::Scripted { .. } => EngineChoice::Auto,
+        }
+    }
+
+    /// Whether only DbgEng can open it (spec 00 decision 2).
+    #[must_use]
+    pub fn needs_dbgeng(&self) -> bool {
+        match self {
+            Self::Dump { path, .. } => path.to_ascii_lowercase().ends_with(".run"),
+            Self::Launch(_) | Self::Attach(_) => true,
+            Self::Scripted { .. } => false,
+        }
+    }
+
+    /// The file it opens.
+    #[must_use]
+    pub fn file(&self) -> Option<&str> {
+        match self {
+            Self::Dump { path, .. } => Some(path),
+            Self::Launch(_) | Self::Attach(_) | Self::Scripted { .. } => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn file_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Self::Dump { path, .. } => Some(path),
+            Self::Launch(_) | Self::Attach(_) | Self::Scripted { .. } => None,
+        }
+    }
+
+    /// The Wine prefix its worker lives in; the environment's when `None`.
+    #[must_use]
+    pub fn wine_prefix(&self) -> Option<&str> {
+        match self {
+            Self::Launch(launch) => launch.wine_prefix.as_deref(),
+            Self::Attach(attach) => attach.wine_prefix.as_deref(),
+            Self::Dump { .. } | Self::Scripted { .. } => None,
         }
     }
 }
@@ -51,7 +107,7 @@ impl OpenRequest {
 /// What a worker says of a target it opened. `kind` is the session's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenReport {
-    /// `dump`, `image`, `trace`.
+    /// `dump`, `image`, `trace`, `launch`, `process`.
     pub kind: String,
     pub engine: String,
     /// Why this engine, in one clause.
@@ -93,6 +149,17 @@ pub struct Summary {
     /// What a caller would assume and cannot have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limitation: Option<String>,
+}
+
+impl Summary {
+    /// Adds to what a caller would assume and cannot have.
+    pub fn limit(&mut self, more: Option<&str>) {
+        let Some(more) = more.filter(|more| !more.is_empty()) else { return };
+        self.limitation = Some(match self.limitation.take() {
+            Some(known) => format!("{known}; {more}"),
+            None => more.to_owned(),
+        });
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::clip::{OUTPUT_LIMIT, clip};
 use crate::error::ToolError;
 use crate::prose::Fragment;
 use crate::routing::SessionId;
@@ -10,9 +11,6 @@ use crate::surface::Surface;
 use crate::tool::{Hints, Job, Tool, WorkerTool};
 
 pub(crate) struct Execute;
-
-/// Bytes of output one answer carries; the middle of a longer one is left out.
-const OUTPUT_LIMIT: usize = 256 * 1024;
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Params {
@@ -32,18 +30,6 @@ pub(crate) struct Output {
     /// Bytes left out of the middle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     omitted: Option<usize>,
-}
-
-/// Keeps the head and the tail of `text` within `limit` bytes; says how many bytes are left out.
-fn clip(text: String, limit: usize) -> (String, Option<usize>) {
-    if text.len() <= limit {
-        return (text, None);
-    }
-    let half = limit / 2;
-    let head = (0..=half).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
-    let tail = (text.len() - half..=text.len()).find(|&i| text.is_char_boundary(i)).unwrap_or(text.len());
-    let omitted = tail - head;
-    (format!("{}\n[... {omitted} bytes left out ...]\n{}", &text[..head], &text[tail..]), Some(omitted))
 }
 
 impl Tool for Execute {
@@ -86,18 +72,5 @@ impl WorkerTool for Execute {
         let printed = job.commands.execute(job.target, &params.command, job.halt)?;
         let (text, omitted) = clip(printed.text, OUTPUT_LIMIT);
         Ok(Output { text, cut_short: printed.cut_short, omitted })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::clip;
-
-    #[test]
-    fn head_and_tail_are_kept() {
-        let (text, omitted) = clip("é".repeat(100), 41);
-        assert_eq!(omitted, Some(160));
-        assert!(text.starts_with('é') && text.ends_with('é') && text.contains("160 bytes left out"));
-        assert_eq!(clip("short".into(), 5), ("short".into(), None));
     }
 }

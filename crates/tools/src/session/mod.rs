@@ -1,8 +1,11 @@
 //! Tools of group `session`.
 
+mod attach_process;
 mod end_session;
 mod interrupt;
+mod launch;
 mod open_dump;
+mod opened;
 mod server_log;
 mod session_status;
 
@@ -12,6 +15,8 @@ use crate::tool::{Group, ToolEntry};
 pub(crate) fn tools() -> Vec<ToolEntry> {
     vec![
         ToolEntry::sessions::<open_dump::OpenDump>(Group::Session),
+        ToolEntry::sessions::<attach_process::AttachProcess>(Group::Session).live(),
+        ToolEntry::sessions::<launch::Launch>(Group::Session).live(),
         ToolEntry::sessions::<interrupt::Interrupt>(Group::Session),
         ToolEntry::sessions::<end_session::EndSession>(Group::Session),
         ToolEntry::sessions::<session_status::SessionStatus>(Group::Session),

@@ -6,8 +6,9 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::opened::{Opened, Paths};
 use crate::error::ToolError;
-use crate::opening::{EngineChoice, OpenRequest, Summary};
+use crate::opening::{EngineChoice, OpenRequest};
 use crate::prose::Fragment;
 use crate::sessions::Sessions;
 use crate::surface::Surface;
@@ -35,17 +36,6 @@ pub(crate) struct Params {
     image_base: Option<String>,
 }
 
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Output {
-    session_id: String,
-    kind: String,
-    engine: String,
-    engine_reason: String,
-    target: String,
-    report: String,
-    summary: Summary,
-}
-
 impl Tool for OpenDump {
     const NAME: &'static str = "open_dump";
     const TITLE: &'static str = "Open a dump or image";
@@ -61,7 +51,7 @@ impl Tool for OpenDump {
         },
     ];
     type Params = Params;
-    type Output = Output;
+    type Output = Opened;
 
     fn check(params: &Params) -> Result<(), Vec<String>> {
         let mut problems = Vec::new();
@@ -71,82 +61,37 @@ impl Tool for OpenDump {
         if params.path.trim().is_empty() {
             problems.push("path must not be blank".to_owned());
         }
-        for (field, path) in [("symbol_path", &params.symbol_path), ("image_path", &params.image_path)] {
-            if let Some(path) = path {
-                problems.extend(expression::guard_path(path, field).err().map(|error| error.to_string()));
-            }
-        }
+        problems.extend(Paths::problems(params.symbol_path.as_deref(), params.image_path.as_deref()));
         if let Some(Err(error)) = params.image_base.as_deref().map(expression::parse_address) {
             problems.push(format!("image_base: {error}"));
         }
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
-    fn render(output: &Output, _: &Surface) -> String {
-        let mut text = format!(
-            "Session {} ({}) on {}, served by the {} engine: {}.",
-            output.session_id, output.kind, output.target, output.engine, output.engine_reason
-        );
-        for line in summary_lines(&output.summary) {
-            text.push_str(&format!("\n{line}"));
-        }
-        if !output.report.trim().is_empty() {
-            text.push_str(&format!("\n{}", output.report.trim_end()));
-        }
-        if let Some(limitation) = &output.summary.limitation {
-            text.push_str(&format!("\nNote: {limitation}"));
-        }
-        text
+    fn render(output: &Opened, _: &Surface) -> String {
+        output.text()
     }
-}
-
-/// What the version block does not say.
-fn summary_lines(summary: &Summary) -> Vec<String> {
-    let mut lines = Vec::new();
-    if let Some(check) = &summary.bug_check {
-        let parameters: Vec<String> = check.parameters.iter().map(ToString::to_string).collect();
-        lines.push(format!("Bug check {} ({})", check.code, parameters.join(", ")));
-    }
-    if let Some(exception) = &summary.exception {
-        let thread = exception.thread.map(|thread| format!(" on thread {thread}")).unwrap_or_default();
-        lines.push(format!("Exception {} at {}{thread}", exception.code, exception.address));
-    }
-    if let Some(count) = summary.modules_loaded {
-        lines.push(format!("{count} modules"));
-    }
-    lines
 }
 
 #[async_trait]
 impl SessionsTool for OpenDump {
-    async fn run(sessions: Arc<dyn Sessions>, params: Params) -> Result<Output, ToolError> {
-        let remembered = sessions.remembered_symbols().await.unwrap_or_default();
-        let named = params.symbol_path.is_some();
+    async fn run(sessions: Arc<dyn Sessions>, params: Params) -> Result<Opened, ToolError> {
+        let paths = Paths::of(sessions.as_ref(), params.symbol_path, params.image_path).await;
         let image_base = match params.image_base.as_deref().map(expression::parse_address) {
             None => None,
             Some(Ok(base)) => Some(base),
             Some(Err(error)) => return Err(ToolError::invalid(format!("image_base: {error}"))),
         };
-        // Whoever writes a URL into a path wants it used; only a remembered `network: false` says no.
-        let network = named || remembered.network || remembered.symbol_path.is_none();
         let opened = sessions
             .open(OpenRequest::Dump {
                 path: params.path.clone(),
                 engine: params.engine.unwrap_or_default(),
-                symbol_path: params.symbol_path.or(remembered.symbol_path),
-                image_path: params.image_path.or(remembered.image_path),
+                symbol_path: paths.symbol_path,
+                image_path: paths.image_path,
                 image_base,
-                network,
+                network: paths.network,
             })
             .await?;
-        Ok(Output {
-            session_id: opened.session_id,
-            kind: opened.report.kind,
-            engine: opened.report.engine,
-            engine_reason: opened.report.engine_reason,
-            target: params.path,
-            report: opened.report.report,
-            summary: opened.report.summary,
-        })
+        Ok(Opened::of(opened, params.path))
     }
 }
