@@ -164,13 +164,15 @@ mod tests {
         let shared = Arc::clone(&Supervisor::new(Config::default()).shared);
         let (id, aim) = ("sess-1".to_owned(), "x.dmp".to_owned());
         let (client, engine) = (std::sync::Weak::new(), "scripted".to_owned());
-        let engine_reason = String::new();
+        let (engine_reason, limitation, under_wine) = (String::new(), None, false);
         Session::new(Birth {
             id,
             aim,
             pid: 1,
             engine,
             engine_reason,
+            limitation,
+            under_wine,
             shared,
             client,
             last_words: LastWords::none(),

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tools::EngineChoice;
+
 /// How a supervisor behaves. [`Config::default`] has the documented figures.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -12,6 +14,14 @@ pub struct Config {
     pub worker_args: Vec<String>,
     /// Environment added to the worker's (tests).
     pub worker_env: Vec<(String, String)>,
+    /// The engine of an open that names none; by the system when [`EngineChoice::Auto`].
+    pub engine: EngineChoice,
+    /// The folder with Microsoft's debugger DLLs.
+    pub engine_dir: Option<PathBuf>,
+    /// Wine, by name or path.
+    pub wine: PathBuf,
+    /// The Windows worker that Wine runs; `share/wine/windbg-mcp.exe` beside this program when `None`.
+    pub wine_worker: Option<PathBuf>,
     /// How long a caller waits for an answer.
     pub call_timeout: Duration,
     /// How long a worker may take to say it is ready.
@@ -44,6 +54,10 @@ impl Default for Config {
             worker: None,
             worker_args: vec!["--engine-worker".to_owned()],
             worker_env: Vec::new(),
+            engine: EngineChoice::Auto,
+            engine_dir: None,
+            wine: PathBuf::from("wine"),
+            wine_worker: None,
             call_timeout: Duration::from_secs(300),
             worker_ready: Duration::from_secs(30),
             sessions: 4,
@@ -62,12 +76,25 @@ impl Default for Config {
 
 /// A variable whose value cannot be used; the server refuses to start with it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{variable} is {value:?}; it must be an integer from {min} to {max}")]
+#[error("{variable} is {value:?}; it must be {wanted}")]
 pub struct BadVariable {
     variable: &'static str,
     value: String,
-    min: u64,
-    max: u64,
+    wanted: String,
+}
+
+fn path(variable: &'static str) -> Option<PathBuf> {
+    std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+fn engine(variable: &'static str) -> Result<EngineChoice, BadVariable> {
+    let value = std::env::var(variable).unwrap_or_default();
+    match value.trim() {
+        "" | "auto" => Ok(EngineChoice::Auto),
+        "native" => Ok(EngineChoice::Native),
+        "dbgeng" => Ok(EngineChoice::Dbgeng),
+        _ => Err(BadVariable { variable, value, wanted: "auto, native or dbgeng".to_owned() }),
+    }
 }
 
 fn number(variable: &'static str, min: u64, max: u64) -> Result<Option<u64>, BadVariable> {
@@ -75,12 +102,12 @@ fn number(variable: &'static str, min: u64, max: u64) -> Result<Option<u64>, Bad
     let value = value.to_string_lossy().into_owned();
     match value.trim().parse::<u64>() {
         Ok(number) if (min..=max).contains(&number) => Ok(Some(number)),
-        _ => Err(BadVariable { variable, value, min, max }),
+        _ => Err(BadVariable { variable, value, wanted: format!("an integer from {min} to {max}") }),
     }
 }
 
 impl Config {
-    /// The figures with `WINDBG_MCP_CALL_TIMEOUT_SECS` (1..86400), `WINDBG_MCP_WORKER_READY_SECS`
+    /// The figures and engines with `WINDBG_MCP_ENGINE`, `_ENGINE_DIR`, `_WINE`, `_WINE_WORKER`, `WINDBG_MCP_CALL_TIMEOUT_SECS` (1..86400), `WINDBG_MCP_WORKER_READY_SECS`
     /// (1..3600) and `WINDBG_MCP_LOG_BUFFER` (1..100000) applied.
     ///
     /// # Errors
@@ -96,6 +123,12 @@ impl Config {
         if let Some(records) = number("WINDBG_MCP_LOG_BUFFER", 1, 100_000)? {
             config.log_records = usize::try_from(records).unwrap_or(1000);
         }
+        config.engine = engine("WINDBG_MCP_ENGINE")?;
+        config.engine_dir = path("WINDBG_MCP_ENGINE_DIR");
+        if let Some(wine) = path("WINDBG_MCP_WINE") {
+            config.wine = wine;
+        }
+        config.wine_worker = path("WINDBG_MCP_WINE_WORKER");
         Ok(config)
     }
 }

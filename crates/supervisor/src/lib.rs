@@ -22,6 +22,8 @@ mod call;
 mod client;
 mod config;
 mod end;
+mod image;
+mod image_header;
 mod log;
 mod open;
 mod process;
@@ -29,6 +31,7 @@ mod progress;
 mod scope;
 mod session;
 mod stderr;
+mod wine;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,6 +42,7 @@ pub use client::Client;
 pub use config::{BadVariable, Config};
 pub use log::{LogRing, RingLayer};
 pub use progress::{Milestones, ProgressSink, relay};
+pub use wine::EngineFact;
 
 /// What every client and session shares.
 #[derive(Debug)]
@@ -98,6 +102,13 @@ impl Supervisor {
         let mut clients = lock(&self.clients);
         let make = || Arc::new(Client::new(id, Arc::clone(&self.shared)));
         Arc::clone(clients.entry(id.to_owned()).or_insert_with(make))
+    }
+
+    /// What DbgEng needs on this machine, found or missing; nothing to say on Windows, where the
+    /// worker itself finds it.
+    #[must_use]
+    pub fn dbgeng_facts(&self) -> Vec<EngineFact> {
+        image::dbgeng_facts(&self.shared.config)
     }
 
     /// Releases every session in parallel with the shutdown grace, then kills what is left.

@@ -12,6 +12,7 @@ use crate::answer::NO_WORKER;
 use crate::attend::attend;
 use crate::call;
 use crate::client::Client;
+use crate::image;
 use crate::lock;
 use crate::process;
 use crate::scope::Scope;
@@ -114,6 +115,7 @@ impl Scope {
             Some(joined) => joined,
             None => {
                 let session = self.begin(&request).await?;
+                let value = if session.under_wine { absolute(request)? } else { value };
                 let call = session.submit(Ask {
                     name: self.tool.clone(),
                     key,
@@ -129,11 +131,13 @@ impl Scope {
         // However this ends, from then on the session may be reclaimed.
         let _handed = HandedOut(&session);
         let reply = self.wait(&session, &call).await.map_err(|error| outcome(error, &session))?;
-        let report: OpenReport = serde_json::from_value(reply.data).map_err(|error| {
+        let mut report: OpenReport = serde_json::from_value(reply.data).map_err(|error| {
             ToolError::new(Category::Internal, format!("the worker's report of the target: {error}"))
                 .about(&session.id)
                 .with("target", "yes")
         })?;
+        report.engine_reason = session.engine_reason();
+        report.summary.limit(session.limitation.as_deref());
         Ok(OpenedSession { session_id: session.id.clone(), report })
     }
 
@@ -142,16 +146,25 @@ impl Scope {
         let client = &self.client;
         let slot = client.admit()?;
         let id = handle()?;
-        let no_worker =
-            |why: String| ToolError::new(Category::Internal, why).because(NO_WORKER).with("target", "no");
-        let worker = process::start(&client.shared, &id).await.map_err(no_worker)?;
+        let choice = image::choose(&client.shared.config, request)?;
+        let no_worker = |failure: process::NotStarted| {
+            if failure.no_engine {
+                return image::unavailable(&failure.why);
+            }
+            ToolError::new(Category::Internal, failure.why).because(NO_WORKER).with("target", "no")
+        };
+        let started = process::start_first(&client.shared, &id, &choice.images).await;
+        let (worker, image, failures) = started.map_err(no_worker)?;
         let pid = worker.pid;
+        let notes: Vec<String> = choice.limitation.iter().cloned().chain(failures).collect();
         let (session, outgoing) = Session::new(Birth {
             id,
             aim: request.aim().to_owned(),
             pid,
             engine: worker.engine,
-            engine_reason: String::new(),
+            engine_reason: image.reason.clone(),
+            limitation: (!notes.is_empty()).then(|| notes.join("; ")),
+            under_wine: image.under_wine,
             shared: Arc::clone(&client.shared),
             client: Arc::downgrade(client),
             last_words: worker.last_words,
@@ -172,6 +185,18 @@ impl Scope {
         self.milestones.say(format!("engine worker started (pid {pid}); opening the target"));
         Ok(session)
     }
+}
+
+/// The request with paths that mean the same in another process's eyes.
+fn absolute(mut request: OpenRequest) -> Result<serde_json::Value, ToolError> {
+    if let Some(path) = request.file_mut()
+        && let Ok(absolute) = std::path::absolute(&*path)
+    {
+        *path = absolute.to_string_lossy().into_owned();
+    }
+    serde_json::to_value(&request).map_err(|error| {
+        ToolError::new(Category::Internal, format!("the request did not serialise: {error}"))
+    })
 }
 
 /// The error of a failed open, saying what exists now.

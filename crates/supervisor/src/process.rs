@@ -1,6 +1,5 @@
 //! A worker process: its image, its environment, its first message.
 
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::Shared;
+use crate::image::Image;
 use crate::stderr::{self, LastWords};
 
 /// A worker that said it is ready.
@@ -57,22 +57,10 @@ fn withheld(name: &str) -> bool {
         || name.starts_with("WINDBG_MCP_LISTEN_TOKEN")
 }
 
-/// This executable; by what the kernel still holds of it when its file was replaced by an upgrade.
-fn own_image() -> Result<PathBuf, String> {
-    let own = std::env::current_exe()
-        .map_err(|error| format!("cannot find this executable to start a worker from: {error}"))?;
-    let held = PathBuf::from("/proc/self/exe");
-    Ok(if !own.exists() && held.exists() { held } else { own })
-}
-
-fn command(shared: &Shared) -> Result<(Command, PathBuf), String> {
-    let image = match &shared.config.worker {
-        Some(path) => path.clone(),
-        None => own_image()?,
-    };
-    let mut command = Command::new(&image);
+fn command(shared: &Shared, image: &Image) -> Command {
+    let mut command = Command::new(&image.program);
     command
-        .args(&shared.config.worker_args)
+        .args(&image.args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -80,35 +68,87 @@ fn command(shared: &Shared) -> Result<(Command, PathBuf), String> {
     for (name, _) in std::env::vars_os().filter(|(name, _)| withheld(&name.to_string_lossy())) {
         command.env_remove(name);
     }
+    command.envs(image.environment.iter().map(|(name, value)| (name, value)));
     command.envs(shared.config.worker_env.iter().map(|(name, value)| (name, value)));
     // Ctrl+C at the terminal is the supervisor's: the worker has a target to let go first.
     #[cfg(unix)]
     command.process_group(0);
     #[cfg(windows)]
-    {
-        const CREATE_NEW_PROCESS_GROUP: u32 = 0x200;
-        command.creation_flags(CREATE_NEW_PROCESS_GROUP);
+    command.creation_flags(creation_flags());
+    command
+}
+
+/// A process group of its own; no console window when this process has no console to share.
+#[cfg(windows)]
+fn creation_flags() -> u32 {
+    const CREATE_NEW_PROCESS_GROUP: u32 = 0x200;
+    const CREATE_NO_WINDOW: u32 = 0x0800_0000;
+    #[link(name = "kernel32")]
+    unsafe extern "system" {
+        fn GetConsoleProcessList(list: *mut u32, count: u32) -> u32;
     }
-    Ok((command, image))
+    let mut list = [0; 1];
+    // SAFETY: the list is as long as said. Zero is "no console"; a window handle would say nothing of
+    // a pseudo-console.
+    let shared = unsafe { GetConsoleProcessList(list.as_mut_ptr(), 1) } != 0;
+    CREATE_NEW_PROCESS_GROUP | if shared { 0 } else { CREATE_NO_WINDOW }
+}
+
+/// Why a worker did not start.
+pub(crate) struct NotStarted {
+    pub(crate) why: String,
+    /// The worker itself said that it has no engine.
+    pub(crate) no_engine: bool,
+}
+
+/// Wine's loader ends a program so when a DLL it imports is missing, without a word.
+const WINE_DLL_MISSING: i32 = 53;
+
+/// Starts the first of `images` that will start; with the reasons of those before it.
+///
+/// # Errors
+/// Why the last one did not, the others before it.
+pub(crate) async fn start_first<'a>(
+    shared: &Arc<Shared>,
+    id: &str,
+    images: &'a [Image],
+) -> Result<(Worker, &'a Image, Vec<String>), NotStarted> {
+    let mut before = Vec::new();
+    let mut no_engine = false;
+    for image in images {
+        match start(shared, id, image).await {
+            Ok(worker) => return Ok((worker, image, before)),
+            Err(failure) => {
+                tracing::warn!(session = id, "{}", failure.why);
+                no_engine = failure.no_engine;
+                before.push(failure.why);
+            }
+        }
+    }
+    Err(NotStarted { why: before.join("; "), no_engine })
 }
 
 /// Starts a worker for the session `id` and waits for its first message.
 ///
 /// # Errors
 /// Why no worker could be started, in a sentence.
-pub(crate) async fn start(shared: &Arc<Shared>, id: &str) -> Result<Worker, String> {
-    let (mut command, image) = command(shared)?;
-    let image = image.display();
+async fn start(shared: &Arc<Shared>, id: &str, image: &Image) -> Result<Worker, NotStarted> {
+    let failed = |why: String| NotStarted { why, no_engine: false };
+    let ready = image.ready;
+    let under_wine = image.under_wine;
+    let mut command = command(shared, image);
+    let image = image.name();
     let mut child = command
         .spawn()
-        .map_err(|error| format!("no engine worker could be started from {image}: {error}"))?;
+        .map_err(|error| failed(format!("no engine worker could be started from {image}: {error}")))?;
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(input), Some(output), Some(errors), Some(pid)) = (pipes.0, pipes.1, pipes.2, child.id()) else {
-        return Err(format!("the engine worker started from {image} has no pipes"));
+        return Err(failed(format!("the engine worker started from {image} has no pipes")));
     };
     let last_words = stderr::drain(errors, Arc::clone(shared), id.to_owned());
     let mut output = Lines::new(output);
-    let first = tokio::time::timeout(shared.config.worker_ready, output.next()).await;
+    let first = tokio::time::timeout(ready, output.next()).await;
+    let no_engine = matches!(first, Ok(Ok(Some(Message::Fatal { .. }))));
     let refused = match first {
         Ok(Ok(Some(Message::Ready { build, engine, .. }))) if build == channel::build() => {
             tracing::debug!(pid, session = id, "engine worker ready");
@@ -122,22 +162,30 @@ pub(crate) async fn start(shared: &Arc<Shared>, id: &str) -> Result<Worker, Stri
         Ok(Ok(Some(_))) => format!("the engine worker {image} did not begin with its build"),
         Ok(Ok(None)) => {
             let status = tokio::time::timeout(std::time::Duration::from_secs(1), child.wait()).await;
-            let how = status.ok().and_then(Result::ok).map_or_else(String::new, |s| format!(" ({s})"));
+            let status = status.ok();
+            let how =
+                status.as_ref().and_then(|s| s.as_ref().ok()).map_or_else(String::new, |s| format!(" ({s})"));
             last_words.all(std::time::Duration::from_secs(1)).await;
             let said = last_words.said().map_or_else(String::new, |words| format!("; it said: {words}"));
-            format!("the engine worker {image} ended before it was ready{how}{said}")
+            let silent = status.and_then(Result::ok).and_then(|s| s.code()) == Some(WINE_DLL_MISSING);
+            let hint = if under_wine && silent {
+                "; Wine found a DLL missing that it imports: bcryptprimitives.dll belongs beside it"
+            } else {
+                ""
+            };
+            format!("the engine worker {image} ended before it was ready{how}{said}{hint}")
         }
         Ok(Err(error)) => format!("the engine worker {image} could not be read: {error}"),
         Err(_) => format!(
             "the engine worker {image} was not ready within {} s (WINDBG_MCP_WORKER_READY_SECS)",
-            shared.config.worker_ready.as_secs()
+            ready.as_secs()
         ),
     };
     // Waits too, so that no zombie is left.
     if let Err(error) = child.kill().await {
         tracing::debug!(pid, %error, "a refused worker was gone already");
     }
-    Err(refused)
+    Err(NotStarted { why: refused, no_engine })
 }
 
 #[cfg(test)]

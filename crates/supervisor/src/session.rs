@@ -117,6 +117,8 @@ pub(crate) struct Session {
     pub(crate) shared: Arc<Shared>,
     pub(crate) client: Weak<Client>,
     pub(crate) last_words: Arc<LastWords>,
+    pub(crate) limitation: Option<String>,
+    pub(crate) under_wine: bool,
     to_worker: mpsc::UnboundedSender<Outgoing>,
     state: Mutex<State>,
     /// Ends the writer and with it the request channel.
@@ -134,6 +136,10 @@ pub(crate) struct Birth {
     pub(crate) engine: String,
     /// Why that engine, in a clause; the opener's report may say more.
     pub(crate) engine_reason: String,
+    /// What a caller should know of the engine that serves instead of the first choice.
+    pub(crate) limitation: Option<String>,
+    /// Its worker sees this machine's files on Wine's drive Z.
+    pub(crate) under_wine: bool,
     pub(crate) shared: Arc<Shared>,
     pub(crate) client: Weak<Client>,
     pub(crate) last_words: Arc<LastWords>,
@@ -170,6 +176,8 @@ impl Session {
             shared: birth.shared,
             client: birth.client,
             last_words: birth.last_words,
+            limitation: birth.limitation,
+            under_wine: birth.under_wine,
             to_worker,
             state: Mutex::new(state),
             hang_up: CancellationToken::new(),
@@ -383,8 +391,9 @@ impl Session {
                 if let Some(engine) = text("engine") {
                     state.engine = engine;
                 }
-                if let Some(reason) = text("engine_reason") {
-                    state.engine_reason = reason;
+                if let Some(more) = text("engine_reason").filter(|more| !more.is_empty()) {
+                    let why = &mut state.engine_reason;
+                    *why = if why.is_empty() { more } else { format!("{why}; {more}") };
                 }
                 self.advance(state, Phase::Open, None);
             }
@@ -427,6 +436,11 @@ impl Session {
         }
         // Their receivers see the end.
         state.controls.clear();
+    }
+
+    /// Why its engine serves it.
+    pub(crate) fn engine_reason(&self) -> String {
+        self.state().engine_reason.clone()
     }
 
     /// Neither asked, nor being opened or released.

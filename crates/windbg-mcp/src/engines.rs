@@ -1,62 +1,48 @@
 //! The engines of this build, as factories for the worker role.
 
-use std::path::Path;
+#[cfg(windows)]
+mod dbgeng;
+mod native;
 
-use engine_native::{OpenError, OpenOptions};
-use target::{Halt, Target, TargetKind};
+use target::{Target, TargetKind};
 use tools::opening::version_block;
-use tools::{Category, EngineChoice, OpenReport, OpenRequest, ToolError, summary_of};
-use worker::{Factories, Opener};
+use tools::{Category, OpenReport, ToolError, summary_of};
+use worker::Factories;
 
 /// What `doctor` says of the engines: name, and whether this build has it.
-pub(crate) const AVAILABLE: &[(&str, bool)] = &[("native", true), ("dbgeng", false)];
+pub(crate) const AVAILABLE: &[(&str, bool)] = &[("native", true), ("dbgeng", cfg!(windows))];
 
-pub(crate) fn factories() -> Factories {
-    Factories { engine: "native", prepare: None, open: Box::new(open), operations: Vec::new() }
+/// The worker's factories for the engine its command line names.
+pub(crate) fn factories(arguments: impl Iterator<Item = String>) -> Factories {
+    let asked: Vec<String> =
+        arguments.filter_map(|a| a.strip_prefix("--engine=").map(str::to_owned)).collect();
+    match asked.first().map(String::as_str) {
+        #[cfg(windows)]
+        Some("dbgeng") => dbgeng::factories(),
+        Some("native") | None => native::factories(),
+        Some(other) => {
+            let text = format!("this build has no engine {other:?} to work with");
+            Factories { prepare: Some(Box::new(move || Err(text))), ..native::factories() }
+        }
+    }
 }
 
-fn open(
-    request: &OpenRequest,
-    opener: &dyn Opener,
-    _: &Halt,
-) -> Result<(Box<dyn Target>, OpenReport), ToolError> {
-    let OpenRequest::Dump { path, engine, symbol_path, image_path, image_base, network } = request else {
-        return Err(ToolError::new(Category::Unsupported, "this build opens dumps and images only"));
-    };
-    if *engine == EngineChoice::Dbgeng {
-        return Err(ToolError::new(
-            Category::Unsupported,
-            "engine dbgeng is not in this build, which has the native engine only; leave engine out or say native",
-        )
-        .because("no_dbgeng"));
-    }
-    opener.step("opening the dump");
-    let options = OpenOptions {
-        symbol_path: symbol_path.clone().or_else(|| variable("_NT_SYMBOL_PATH")),
-        image_path: image_path.clone().or_else(|| variable("_NT_EXECUTABLE_IMAGE_PATH")),
-        image_base: *image_base,
-        network: *network,
-    };
-    let target = engine_native::open(Path::new(path), &options).map_err(|error| refused(path, error))?;
-    opener.committed();
-    opener.step("reading what it says of itself");
-    let report = report(&*target, *engine);
-    Ok((target, report))
+/// Lets go of what a worker leaves on disk.
+pub(crate) fn clean() {
+    #[cfg(windows)]
+    dbgeng::clean();
 }
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
-fn report(target: &dyn Target, engine: EngineChoice) -> OpenReport {
-    let reason = match engine {
-        EngineChoice::Native => "it was asked for",
-        _ => "it is the only engine of this build",
-    };
+/// The report of an opened target; `more` says of the engine what only its worker knows.
+fn report(target: &dyn Target, engine: &str, more: String) -> OpenReport {
     OpenReport {
         kind: kind(target.facts().kind).to_owned(),
-        engine: "native".to_owned(),
-        engine_reason: reason.to_owned(),
+        engine: engine.to_owned(),
+        engine_reason: more,
         report: version_block(target),
         summary: summary_of(target),
     }
@@ -74,15 +60,16 @@ fn kind(kind: TargetKind) -> &'static str {
 }
 
 /// The refusal, which names the file whatever the engine said.
-fn refused(path: &str, error: OpenError) -> ToolError {
-    let category = match error.category {
+fn refused(path: &str, category: &str, reason: Option<&str>, message: String) -> ToolError {
+    let category = match category {
         "unsupported" => Category::Unsupported,
+        "interrupted" => Category::Interrupted,
+        "timeout" => Category::Timeout,
         "invalid_argument" => Category::InvalidArgument,
         _ => Category::Debugger,
     };
-    let message =
-        if error.message.contains(path) { error.message } else { format!("{path}: {}", error.message) };
+    let message = if message.contains(path) { message } else { format!("{path}: {message}") };
     let mut out = ToolError::new(category, message);
-    out.reason = error.reason.map(ToOwned::to_owned);
+    out.reason = reason.map(ToOwned::to_owned);
     out
 }

@@ -14,7 +14,9 @@ fn main() -> ExitCode {
     channel::identify(env!("WINDBG_MCP_BUILD"));
     // Before anything else: a worker owns its standard streams and parses no command line.
     if std::env::args_os().nth(1).is_some_and(|word| word == "--engine-worker") {
-        return exit(worker::main(engines::factories()));
+        let code = worker::main(engines::factories(std::env::args().skip(2)));
+        engines::clean();
+        return exit(code);
     }
     let arguments = cli::Arguments::from_command_line(env!("WINDBG_MCP_BUILD"));
     let serving = arguments.serves();

@@ -1,0 +1,187 @@
+//! Which worker serves a request, decided before one is spawned: an engine cannot change its process's
+//! architecture afterwards (spec 10 section 1.3, spec 00 decisions 2 and 12).
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tools::{Category, EngineChoice, OpenRequest, ToolError};
+
+use crate::config::Config;
+use crate::image_header::{DUMP_X86, minidump_architecture};
+use crate::wine::{self, Arch, EngineFact};
+
+/// Setting up a Wine prefix takes about 10 s on an idle machine.
+const FIRST_START: Duration = Duration::from_secs(120);
+
+/// A worker that may be started.
+#[derive(Debug)]
+pub(crate) struct Image {
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) environment: Vec<(String, OsString)>,
+    pub(crate) ready: Duration,
+    /// Why this engine, in a clause.
+    pub(crate) reason: String,
+    /// It sees this machine's files on Wine's drive Z.
+    pub(crate) under_wine: bool,
+}
+
+impl Image {
+    /// The worker's file, for messages.
+    pub(crate) fn name(&self) -> String {
+        let file = if self.under_wine { self.args.first().map(Path::new) } else { None };
+        file.unwrap_or(&self.program).display().to_string()
+    }
+}
+
+/// Workers to try, best first, and what a caller should know when the first of all is not among them.
+#[derive(Debug)]
+pub(crate) struct Choice {
+    pub(crate) images: Vec<Image>,
+    pub(crate) limitation: Option<String>,
+}
+
+/// This executable; by what the kernel still holds of it when its file was replaced by an upgrade.
+fn own_image() -> Result<PathBuf, String> {
+    let own = std::env::current_exe()
+        .map_err(|error| format!("cannot find this executable to start a worker from: {error}"))?;
+    let held = PathBuf::from("/proc/self/exe");
+    Ok(if !own.exists() && held.exists() { held } else { own })
+}
+
+fn plain(config: &Config, program: PathBuf, engine: &str, reason: &str) -> Image {
+    let mut args: Vec<OsString> = config.worker_args.iter().map(OsString::from).collect();
+    args.push(format!("--engine={engine}").into());
+    Image {
+        program,
+        args,
+        environment: Vec::new(),
+        ready: config.worker_ready,
+        reason: reason.to_owned(),
+        under_wine: false,
+    }
+}
+
+/// Whether the 32-bit worker would serve the target better: extensions are paired with both the
+/// debugger's and the target's architecture.
+fn wants_x86(request: &OpenRequest) -> bool {
+    request.file().is_some_and(|path| minidump_architecture(Path::new(path)) == Some(DUMP_X86))
+}
+
+/// What DbgEng needs on this machine and what of it is here; for people.
+pub(crate) fn dbgeng_facts(config: &Config) -> Vec<EngineFact> {
+    if cfg!(windows) { Vec::new() } else { wine::facts(config, Arch::X64, None).1 }
+}
+
+/// The DbgEng workers for `request`, or what is missing.
+fn dbgeng(config: &Config, request: &OpenRequest, why: &str) -> Result<Vec<Image>, String> {
+    if cfg!(windows) { on_windows(config, request, why) } else { under_wine(config, request, why) }
+}
+
+fn on_windows(config: &Config, request: &OpenRequest, why: &str) -> Result<Vec<Image>, String> {
+    let own = own_image()?;
+    let folder = own.parent().unwrap_or(Path::new(".")).join("x86");
+    let mut images = Vec::new();
+    let x86 = folder.join(own.file_name().unwrap_or_default());
+    let named = config.engine_dir.as_ref().map(|named| named.join("x86"));
+    if wants_x86(request) && x86.is_file() {
+        let mut image = plain(config, x86, "dbgeng", why);
+        let engine = named.filter(|folder| folder.join("dbgeng.dll").is_file());
+        if let Some(engine) = engine {
+            image.environment.push(("WINDBG_MCP_ENGINE_DIR".to_owned(), engine.into()));
+            images.push(image);
+        } else if folder.join("dbgeng.dll").is_file() {
+            image.environment.push(("WINDBG_MCP_ENGINE_DIR".to_owned(), folder.into()));
+            images.push(image);
+        }
+    }
+    let mut image = plain(config, own, "dbgeng", why);
+    if let Some(engine) = &config.engine_dir {
+        image.environment.push(("WINDBG_MCP_ENGINE_DIR".to_owned(), engine.clone().into()));
+    }
+    images.push(image);
+    Ok(images)
+}
+
+fn under_wine(config: &Config, request: &OpenRequest, why: &str) -> Result<Vec<Image>, String> {
+    let image = |setup: wine::Setup| {
+        let program = setup.wine.clone();
+        let mut image = plain(config, program, "dbgeng", &format!("{why}, under Wine"));
+        image.args.insert(0, setup.worker.clone().into());
+        image.environment = setup.environment();
+        if setup.prefix.as_deref().is_some_and(|prefix| !wine::exists(prefix)) {
+            image.ready = config.worker_ready.max(FIRST_START);
+        }
+        image.under_wine = true;
+        image
+    };
+    let (setup, facts) = wine::facts(config, Arch::X64, request.wine_prefix());
+    let Some(setup) = setup else {
+        let missing = facts.into_iter().filter(|fact| fact.needed && !fact.present).map(|fact| fact.text);
+        return Err(missing.collect::<Vec<_>>().join("; "));
+    };
+    let mut images = Vec::new();
+    if wants_x86(request)
+        && let (Some(x86), _) = wine::facts(config, Arch::X86, request.wine_prefix())
+    {
+        images.push(image(x86));
+    }
+    images.push(image(setup));
+    Ok(images)
+}
+
+/// The workers that may serve `request`.
+///
+/// # Errors
+/// [`Category::Unsupported`] when the engine that was asked for is not to be had here.
+pub(crate) fn choose(config: &Config, request: &OpenRequest) -> Result<Choice, ToolError> {
+    if let Some(worker) = &config.worker {
+        let mut image = plain(config, worker.clone(), "", "");
+        image.args.pop();
+        return Ok(Choice { images: vec![image], limitation: None });
+    }
+    let native = |why: &str| match own_image() {
+        Ok(own) => Ok(plain(config, own, "native", why)),
+        Err(why) => Err(ToolError::new(Category::Internal, why)),
+    };
+    let (choice, why) = match request.engine() {
+        EngineChoice::Auto => automatic(config, request),
+        asked => (asked, "it was asked for"),
+    };
+    if choice == EngineChoice::Native {
+        return Ok(Choice { images: vec![native(why)?], limitation: None });
+    }
+    let falls_back = request.engine() == EngineChoice::Auto && !request.needs_dbgeng();
+    match dbgeng(config, request, why) {
+        Ok(mut images) => {
+            if falls_back {
+                images.push(native("DbgEng could not be started")?);
+            }
+            Ok(Choice { images, limitation: None })
+        }
+        Err(missing) if falls_back => Ok(Choice {
+            images: vec![native("DbgEng is not to be had here")?],
+            limitation: Some(format!("DbgEng is the default engine and is not to be had: {missing}")),
+        }),
+        Err(missing) => Err(unavailable(&missing)),
+    }
+}
+
+fn automatic(config: &Config, request: &OpenRequest) -> (EngineChoice, &'static str) {
+    if request.needs_dbgeng() {
+        return (EngineChoice::Dbgeng, "only DbgEng opens this kind of target");
+    }
+    match config.engine {
+        EngineChoice::Auto if cfg!(windows) => (EngineChoice::Dbgeng, "it is the default on Windows"),
+        EngineChoice::Auto => (EngineChoice::Native, "it opens dumps and images on every system"),
+        chosen => (chosen, "WINDBG_MCP_ENGINE names it"),
+    }
+}
+
+/// The refusal of an engine that is not to be had.
+pub(crate) fn unavailable(missing: &str) -> ToolError {
+    let message =
+        format!("engine dbgeng is not to be had here: {missing}. `windbg-mcp doctor` says how to get it");
+    ToolError::new(Category::Unsupported, message).because("no_dbgeng").with("target", "no")
+}

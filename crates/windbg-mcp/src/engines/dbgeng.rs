@@ -1,0 +1,201 @@
+//! Microsoft's engine, on Windows and under Wine: where it is, and what it opens.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use engine_dbgeng::{Milestone, OpenError, OpenOptions, wine};
+use target::{Halt, Machine, SymbolPaths, Target};
+use tools::{Category, OpenReport, OpenRequest, ToolError};
+use worker::{Factories, Opener};
+
+use super::{refused, report, variable};
+
+/// A folder with the engine, and what to say of it.
+#[derive(Clone, Debug)]
+struct Place {
+    folder: PathBuf,
+    what: String,
+}
+
+/// A dump unpacked for this worker.
+static UNPACKED: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+pub(super) fn factories() -> Factories {
+    let place = places().into_iter().find(|place| place.folder.join("dbgeng.dll").is_file());
+    let found = place.clone();
+    Factories {
+        engine: "dbgeng",
+        prepare: Some(Box::new(move || prepare(found.as_ref()))),
+        open: Box::new(move |request, opener, halt| match &place {
+            Some(place) => open(place, request, opener, halt),
+            None => Err(ToolError::new(Category::Internal, "the worker has no engine")),
+        }),
+        operations: Vec::new(),
+    }
+}
+
+/// Removes the unpacked dump.
+pub(super) fn clean() {
+    if let Some(path) = UNPACKED.lock().unwrap_or_else(PoisonError::into_inner).take()
+        && let Err(error) = std::fs::remove_file(&path)
+    {
+        tracing::warn!(path = %path.display(), %error, "an unpacked dump stays behind");
+    }
+}
+
+/// The folder of Debugging Tools for this architecture, as Microsoft names it.
+const ARCHITECTURE: &str = if cfg!(target_arch = "x86") {
+    "x86"
+} else if cfg!(target_arch = "aarch64") {
+    "arm64"
+} else {
+    "x64"
+};
+
+/// Where the engine may be, best first. A folder that is named is the only one: taking another would
+/// hide the mistake.
+fn places() -> Vec<Place> {
+    if let Some(named) = variable("WINDBG_MCP_ENGINE_DIR") {
+        let folder = PathBuf::from(wine::windows_path(&named));
+        return vec![Place { what: format!("DbgEng of {}", folder.display()), folder }];
+    }
+    let mut places = Vec::new();
+    let own = std::env::current_exe().ok().and_then(|own| own.parent().map(Path::to_owned));
+    if let Some(folder) = own {
+        places.push(Place { what: format!("DbgEng beside this program in {}", folder.display()), folder });
+    }
+    for root in ["ProgramFiles(x86)", "ProgramFiles"].into_iter().filter_map(variable) {
+        let folder = Path::new(&root).join(r"Windows Kits\10\Debuggers").join(ARCHITECTURE);
+        places.push(Place { what: format!("DbgEng of the Debugging Tools in {}", folder.display()), folder });
+    }
+    if let Some(root) = variable("SystemRoot").filter(|_| wine::version().is_none()) {
+        // The loader redirects a 32-bit process's System32 to its own.
+        places.push(Place {
+            folder: Path::new(&root).join("System32"),
+            what: "Windows' own DbgEng in System32: no symbol server, no extensions (--engine-dir names a full one)"
+                .to_owned(),
+        });
+    }
+    places
+}
+
+fn prepare(place: Option<&Place>) -> Result<(), String> {
+    match place {
+        Some(place) => engine_dbgeng::load(&place.folder).map_err(|error| error.to_string()),
+        None => {
+            let looked: Vec<String> = places().iter().map(|p| p.folder.display().to_string()).collect();
+            Err(format!(
+                "no dbgeng.dll in {}; point WINDBG_MCP_ENGINE_DIR (--engine-dir) at a folder with Microsoft's \
+                 debugger DLLs",
+                looked.join(", ")
+            ))
+        }
+    }
+}
+
+fn open(
+    place: &Place,
+    request: &OpenRequest,
+    opener: &dyn Opener,
+    halt: &Halt,
+) -> Result<(Box<dyn Target>, OpenReport), ToolError> {
+    let OpenRequest::Dump { path, symbol_path, image_path, network, .. } = request else {
+        return Err(ToolError::new(Category::Unsupported, "this build opens dumps and images only"));
+    };
+    let file = PathBuf::from(wine::windows_path(path));
+    opener.step("looking at the dump");
+    let (file, container) = plain(path, &file, halt)?;
+    let options = OpenOptions {
+        engine: place.folder.clone(),
+        paths: paths(path, symbol_path.as_ref(), image_path.as_ref(), *network),
+    };
+    opener.step("opening the dump");
+    let on = |milestone| match milestone {
+        Milestone::Committed => opener.committed(),
+        Milestone::Opened => opener.step("reading what it says of itself"),
+    };
+    let target = engine_dbgeng::open_dump(&file, &options, &on).map_err(|error| failed(path, &error))?;
+    let mut report = report(&target, "dbgeng", engine_words(place));
+    if let (Some(dump), Some(container)) = (&mut report.summary.dump, container) {
+        dump.container = Some(container.to_owned());
+    }
+    if target.facts().machine == Machine::X86 && !cfg!(target_arch = "x86") {
+        report.summary.limit(Some(
+            "a 32-bit target in the 64-bit engine: extensions that pair with both (.NET's SOS) need the x86 worker \
+             and the x86 DLLs",
+        ));
+    }
+    Ok((Box::new(target), report))
+}
+
+fn engine_words(place: &Place) -> String {
+    match wine::version() {
+        Some(version) => format!("{} (Wine {version})", place.what),
+        None => place.what.clone(),
+    }
+}
+
+/// The dump's own folder is always searched, as the native engine does.
+fn paths(dump: &str, symbols: Option<&String>, images: Option<&String>, network: bool) -> SymbolPaths {
+    let folder = std::path::absolute(wine::windows_path(dump)).ok();
+    let folder = folder.and_then(|path| path.parent().map(|folder| folder.display().to_string()));
+    let with_folder = |asked: Option<&String>, name: &str| {
+        let asked = asked.cloned().or_else(|| variable(name));
+        asked.into_iter().chain(folder.clone()).collect::<Vec<_>>().join(";")
+    };
+    SymbolPaths {
+        symbols: with_folder(symbols, "_NT_SYMBOL_PATH"),
+        images: with_folder(images, "_NT_EXECUTABLE_IMAGE_PATH"),
+        network,
+    }
+}
+
+/// The file DbgEng is handed, and what it was packed in. What cannot be a dump is refused in the
+/// native engine's words; what that one does not serve, DbgEng may.
+fn plain(path: &str, file: &Path, halt: &Halt) -> Result<(PathBuf, Option<&'static str>), ToolError> {
+    let say = |error: dump::DumpError| {
+        let (category, reason) = error.category();
+        let message = error.to_string().replace(&file.display().to_string(), path);
+        refused(path, category, reason, message)
+    };
+    let Some(packed) = dump::unpack(file, halt).map_err(say)? else {
+        return match dump::open_within(file, halt) {
+            Ok(_) => Ok((file.to_owned(), None)),
+            Err(error) if worth_a_try(&error) => Ok((file.to_owned(), None)),
+            Err(error) => Err(say(error)),
+        };
+    };
+    let copy = std::env::temp_dir().join(format!("windbg-mcp-{}.dmp", std::process::id()));
+    let written = File::create(&copy).and_then(|mut out| out.write_all(packed.file.bytes()));
+    *UNPACKED.lock().unwrap_or_else(PoisonError::into_inner) = Some(copy.clone());
+    match written {
+        Ok(()) => Ok((copy, Some(packed.container.name()))),
+        Err(error) => {
+            clean();
+            Err(refused(
+                path,
+                "debugger",
+                Some("disk_full"),
+                format!("cannot be unpacked to {}: {error}", copy.display()),
+            ))
+        }
+    }
+}
+
+fn worth_a_try(error: &dump::DumpError) -> bool {
+    match error {
+        dump::DumpError::Malformed { what } => !what.contains("empty"),
+        dump::DumpError::Unsupported { reason, .. } => *reason != "foreign_platform",
+        _ => false,
+    }
+}
+
+fn failed(path: &str, error: &OpenError) -> ToolError {
+    let category = match error {
+        OpenError::EngineMissing(_) | OpenError::EngineUnloadable { .. } => "unsupported",
+        _ => "debugger",
+    };
+    refused(path, category, None, error.to_string())
+}
