@@ -90,16 +90,50 @@ pub fn set(target: &dyn Target, wanted: &Wanted, halt: &Halt) -> Result<Change> 
     let before = breakpoints.list()?;
     let replaced: Vec<u32> = before.iter().filter(|b| same_place(b, wanted, address)).map(|b| b.id).collect();
     slots(target, wanted, &before, &replaced)?;
-    let set = add(target, wanted, address, &before)?;
-    for id in &replaced {
-        if let Err(error) = breakpoints.remove(*id) {
-            undo(target, set.id);
-            return Err(TargetError::failed(format!(
-                "breakpoint {id} stands there already and could not be replaced: {error}; nothing was changed"
-            )));
+    // With every slot taken there is no room for both.
+    let room = wanted.watch.is_none() || data(&before).count() < HARDWARE_SLOTS;
+    if !room {
+        drop_old(target, &replaced)?;
+    }
+    let set = match add(target, wanted, address, &before) {
+        Ok(set) => set,
+        Err(error) => {
+            if !room {
+                restore(target, &before, &replaced);
+            }
+            return Err(error);
         }
+    };
+    if room && let Err(error) = drop_old(target, &replaced) {
+        undo(target, set.id);
+        return Err(error);
     }
     Ok(Change { breakpoint: record(target, &set), replaced, breakpoints: list(target).ok() })
+}
+
+fn data(all: &[Breakpoint]) -> impl Iterator<Item = &Breakpoint> {
+    all.iter().filter(|b| b.enabled && b.watch.is_some())
+}
+
+fn drop_old(target: &dyn Target, replaced: &[u32]) -> Result<()> {
+    let breakpoints = breakpoints_of(target)?;
+    for id in replaced {
+        breakpoints.remove(*id).map_err(|error| {
+            TargetError::failed(format!(
+                "breakpoint {id} stands there already and could not be replaced: {error}; nothing was changed"
+            ))
+        })?;
+    }
+    Ok(())
+}
+
+/// Sets again what made room for one that was then refused; its id is another one now.
+fn restore(target: &dyn Target, before: &[Breakpoint], replaced: &[u32]) {
+    for old in before.iter().filter(|b| replaced.contains(&b.id)) {
+        if let Some(Err(error)) = target.breakpoints().map(|all| all.add(old)) {
+            tracing::warn!(id = old.id, %error, "a replaced breakpoint could not be set again");
+        }
+    }
 }
 
 /// Adds it and reads it back; whatever goes wrong, no object remains.
@@ -282,7 +316,7 @@ fn slots(target: &dyn Target, wanted: &Wanted, all: &[Breakpoint], replaced: &[u
     if wanted.watch.is_none() || !is_x86(target.facts().machine) {
         return Ok(());
     }
-    let used = all.iter().filter(|b| b.enabled && b.watch.is_some() && !replaced.contains(&b.id));
+    let used = data(all).filter(|b| !replaced.contains(&b.id));
     let ids: Vec<String> = used.map(|b| b.id.to_string()).collect();
     if ids.len() < HARDWARE_SLOTS {
         return Ok(());
