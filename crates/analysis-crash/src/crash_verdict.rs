@@ -20,6 +20,14 @@ fn is_requested(base: u32) -> bool {
     matches!(base, 0xe2 | 0xdead_dead | 0x1c8 | 0x161)
 }
 
+/// `MATT`, `MOON`, `SOLS`: what the acquisition tools of MoonSols (DumpIt, win32dd) put in a dump's header.
+fn is_acquired(triage: &CrashTriage) -> bool {
+    let [p1, p2, ..] = triage.bug_check.parameters;
+    triage.bug_check.code.0 == u32::from_le_bytes(*b"MATT")
+        && p1.0 == u64::from(u32::from_le_bytes(*b"MOON"))
+        && p2.0 == u64::from(u32::from_le_bytes(*b"SOLS"))
+}
+
 /// Codes that say pool or kernel memory was overwritten: who did it is not who found it.
 fn is_corruption(base: u32) -> bool {
     matches!(base, 0x19 | 0xc2 | 0xc5 | 0xc6 | 0x139 | 0x13a | 0x109 | 0xc1 | 0xf7)
@@ -59,6 +67,11 @@ fn by_code(base: u32, triage: &CrashTriage, leads: &Leads, name: &str) -> Option
             Cause::CantTell,
             Confidence::High,
             format!("The system did not fail by itself: the dump was asked for ({name})."),
+        )),
+        _ if is_acquired(triage) => Some(Verdict::new(
+            Cause::CantTell,
+            Confidence::High,
+            "The system did not fail: a memory acquisition tool (DumpIt or win32dd) wrote the dump.".into(),
         )),
         0x23 | 0x24 | 0x77 | 0x7a | 0x7b | 0xed => Some(storage(base, leads, name)),
         0x124 | 0x9c | 0x1a | 0x4e | 0x12b => Some(hardware(base, triage, leads, name)),

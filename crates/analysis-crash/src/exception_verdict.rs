@@ -115,7 +115,9 @@ impl Case<'_> {
             return self.application(Confidence::High, sentence);
         }
         let why = why_it_ended(self.triage, self.name.clone());
-        self.application(self.sure(), format!("{process} ended itself at {}: {why}.", self.place))
+        // Whoever asked for the end, not the runtime's function that does it.
+        let place = self.triage.analysis.symbol_name.as_ref().unwrap_or(&self.place);
+        self.application(self.sure(), format!("{process} ended itself at {place}: {why}."))
     }
 
     fn stop(&self) -> Verdict {

@@ -45,6 +45,9 @@ impl Walk {
 /// Fewer walked frames than this, with the end of the stack not reached, and stack words are looked at.
 const FEW: usize = 3;
 
+/// How the native walker ends the reason it stopped for.
+const SCAN_ADVICE: &str = "; a stack scan may find callers";
+
 /// Walks from `from`; where the walk was lost early, appends scanned frames, each marked as such.
 pub(crate) fn walk(target: &dyn Target, from: &Context, limit: usize, halt: &Halt) -> Walk {
     let stack = match target.stack(from, limit, halt) {
@@ -56,7 +59,7 @@ pub(crate) fn walk(target: &dyn Target, from: &Context, limit: usize, halt: &Hal
             return walk;
         }
     };
-    let mut frames = stack.frames;
+    let (mut frames, mut limitations) = (stack.frames, stack.limitations);
     let physical = frames.iter().filter(|f| !f.inline).count();
     // A stack of one frame is the end of no real stack: the function was taken for a leaf.
     let lost = match stack.end {
@@ -66,8 +69,10 @@ pub(crate) fn walk(target: &dyn Target, from: &Context, limit: usize, halt: &Hal
     };
     if lost && limit > frames.len() {
         append_scan(target, from, limit, &mut frames, halt);
+        // The walker advises what was just done.
+        limitations.iter_mut().for_each(|text| *text = text.replace(SCAN_ADVICE, ""));
     }
-    Walk::new(frames, stack.end, stack.limitations)
+    Walk::new(frames, stack.end, limitations)
 }
 
 fn append_scan(target: &dyn Target, from: &Context, limit: usize, frames: &mut Vec<Frame>, halt: &Halt) {
@@ -76,6 +81,10 @@ fn append_scan(target: &dyn Target, from: &Context, limit: usize, frames: &mut V
     let Ok(found) = target.scan_stack(from, 2 * limit, halt) else { return };
     for mut frame in found {
         if frame.sp < highest || frames.iter().any(|f| f.ip == frame.ip) || frames.len() >= limit {
+            continue;
+        }
+        // A call returns into its function; the start of one is a pointer to it.
+        if target.symbol_at(frame.ip).ok().flatten().is_some_and(|hit| hit.displacement == 0) {
             continue;
         }
         frame.found = Found::Scan;

@@ -153,11 +153,12 @@ fn no_frame_note(base: u32, bug: &BugCheck, walk: &Walk) -> String {
             None => "No frame was walked: there is no context or no stack in the target.".into(),
         };
     };
-    let mut note = format!(
-        "None of the {} frames is in a driver; the innermost is {}.",
-        walk.infos.len(),
-        innermost.place()
-    );
+    let mut note = match walk.infos.len() {
+        1 => format!("The only frame, {}, is in no driver.", innermost.place()),
+        frames => {
+            format!("None of the {frames} frames is in a driver; the innermost is {}.", innermost.place())
+        }
+    };
     if walk.truncated {
         note.push_str(" The stack goes on: a driver may lie past the cap; ask for more frames.");
     }

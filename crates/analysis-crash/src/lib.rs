@@ -42,7 +42,7 @@ pub use exception::exception_triage;
 pub use ext_output::parse as parse_ext_output;
 pub use kernel::crash_triage;
 pub use owner::Owners;
-pub use render::{render_crash, render_exception};
+pub use render::{access_words, render_crash, render_exception};
 pub use result::*;
 
 /// Frames a triage may be asked for at most.

@@ -30,7 +30,8 @@ fn audit_name(target: &dyn Target, process: u64) -> Option<String> {
 /// The result row of the crashing thread.
 pub(crate) fn thread_row(target: &dyn Target, thread: &KernelThread) -> CrashThread {
     let cpu = thread.processor.or_else(|| target.selection().processor);
-    CrashThread { ethread: Address(thread.object), tid: thread.tid, irql: thread.irql, cpu }
+    let pid = thread.pid.or_else(|| target.process(thread.process).ok().map(|process| process.pid));
+    CrashThread { ethread: Address(thread.object), pid, tid: thread.tid, irql: thread.irql, cpu }
 }
 
 /// The lead that warns of a cut name.

@@ -27,15 +27,20 @@ pub(crate) fn find(frames: &[Frame], name: impl Fn(&Frame) -> String) -> Option<
     }
     let (period, repeats, start) = best?;
     let frames = physical[start..start + period].iter().map(|f| name(f)).collect();
-    Some(Recursion { period, repeats, frames })
+    let past = start + period + matching(&physical[start..], period);
+    let called_from = physical.get(past).map(|frame| name(frame));
+    Some(Recursion { period, repeats, frames, called_from })
+}
+
+/// Frames at the start that are the same as those one turn further.
+fn matching(frames: &[&Frame], period: usize) -> usize {
+    let later = frames.get(period..).unwrap_or_default();
+    frames.iter().zip(later).take_while(|(a, b)| a.ip == b.ip).count()
 }
 
 /// Whole turns of `period` at the start of `frames`.
 fn turns(frames: &[&Frame], period: usize) -> usize {
-    if frames.len() < period {
-        return 0;
-    }
-    let same = frames.iter().zip(&frames[period..]).take_while(|(a, b)| a.ip == b.ip).count();
+    let same = matching(frames, period);
     if same == 0 { 0 } else { same / period + 1 }
 }
 
@@ -68,6 +73,10 @@ mod tests {
         assert_eq!(cycle(&[9, 1, 1, 1, 1, 2]), Some((1, 4, vec!["1".into()])));
         assert_eq!(cycle(&[9, 1, 2, 1, 2, 1, 2, 3]), Some((2, 3, vec!["1".into(), "2".into()])));
         assert_eq!(cycle(&[1, 2, 3, 4, 5]), None);
+        let from = |ips: &[u64]| find(&stack(ips), |f| f.ip.to_string()).and_then(|r| r.called_from);
+        assert_eq!(from(&[9, 1, 1, 1, 1, 2]).as_deref(), Some("2"));
+        assert_eq!(from(&[9, 1, 2, 1, 2, 1, 2, 1, 3]).as_deref(), Some("3"));
+        assert_eq!(from(&[1, 1, 1, 1]), None);
         assert_eq!(cycle(&[1, 2, 1, 2]), None, "two turns may be chance");
         assert_eq!(cycle(&[]), None);
     }

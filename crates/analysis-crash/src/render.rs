@@ -6,8 +6,8 @@ use analysis_status::StatusInfo;
 use target::{Found, FrameInfo};
 
 use crate::result::{
-    AccessInfo, AddressClass, Analysis, Confidence, ContextOrigin, CrashTriage, ExceptionTriage, Provenance,
-    Stowed, Thrown, Verdict,
+    AccessInfo, AddressClass, Analysis, Cause, Confidence, ContextOrigin, CrashTriage, ExceptionTriage,
+    Provenance, Stowed, Thrown, Verdict,
 };
 
 fn sure(confidence: Confidence) -> &'static str {
@@ -19,7 +19,12 @@ fn sure(confidence: Confidence) -> &'static str {
 }
 
 fn verdict(out: &mut String, verdict: &Verdict) {
-    let _ = writeln!(out, "{} ({})\n", verdict.sentence, sure(verdict.confidence));
+    // How sure it is that nothing can be told is no news.
+    let sure = match verdict.cause {
+        Cause::CantTell => String::new(),
+        _ => format!(" ({})", sure(verdict.confidence)),
+    };
+    let _ = writeln!(out, "{}{sure}\n", verdict.sentence);
 }
 
 fn row(out: &mut String, name: &str, value: &str) {
@@ -47,7 +52,7 @@ pub fn render_crash(triage: &CrashTriage) -> String {
     if let Some(driver) = &bug.driver {
         row(&mut out, "CAUSED BY", driver);
     }
-    row(&mut out, "PROCESS", triage.process_name.as_deref().unwrap_or("not readable"));
+    row(&mut out, "PROCESS", &process_words(triage));
     if let Some(tag) = &triage.analysis.pool_tag {
         row(&mut out, "POOL TAG", tag);
     }
@@ -72,6 +77,25 @@ pub fn render_crash(triage: &CrashTriage) -> String {
     stack(&mut out, &format!("STACK (from {origin})"), &triage.frames, triage.frames_truncated);
     notes(&mut out, &triage.analysis, &triage.limitations);
     out
+}
+
+/// `orders.exe (pid 0x1c4), thread 0x58, CPU 0, IRQL 2`, as far as known.
+fn process_words(triage: &CrashTriage) -> String {
+    let mut text = triage.process_name.clone().unwrap_or_else(|| "not readable".into());
+    let Some(thread) = &triage.thread else { return text };
+    if let Some(pid) = thread.pid {
+        let _ = write!(text, " (pid {pid:#x})");
+    }
+    if let Some(tid) = thread.tid {
+        let _ = write!(text, ", thread {tid:#x}");
+    }
+    if let Some(cpu) = thread.cpu {
+        let _ = write!(text, ", CPU {cpu}");
+    }
+    if let Some(irql) = thread.irql {
+        let _ = write!(text, ", IRQL {irql}");
+    }
+    text
 }
 
 fn origin_words(origin: ContextOrigin) -> &'static str {
@@ -194,7 +218,7 @@ pub fn render_exception(triage: &ExceptionTriage) -> String {
         row(&mut out, "SUMMARY", summary);
     }
     if let Some(access) = &triage.access {
-        access_row(&mut out, access);
+        row(&mut out, "ACCESS", &access_words(access));
     }
     if let Some(thrown) = &triage.thrown {
         thrown_rows(&mut out, thrown);
@@ -232,7 +256,8 @@ pub fn render_exception(triage: &ExceptionTriage) -> String {
 fn context_rows(out: &mut String, triage: &ExceptionTriage) {
     if let Some(recursion) = &triage.recursion {
         let cycle = recursion.frames.join(" <- ");
-        row(out, "RECURSION", &format!("{} turns of {}: {cycle}", recursion.repeats, recursion.period));
+        let from = recursion.called_from.as_ref().map(|f| format!(", called from {f}")).unwrap_or_default();
+        row(out, "RECURSION", &format!("{} turns of {}: {cycle}{from}", recursion.repeats, recursion.period));
     }
     if let Some(process) = &triage.process_name {
         row(out, "PROCESS", process);
@@ -254,7 +279,9 @@ fn status(info: &StatusInfo) -> String {
     }
 }
 
-fn access_row(out: &mut String, access: &AccessInfo) {
+/// What was accessed, and by what: `write of 0x0000000000000000, a null pointer, by mov qword ptr [rax],r8`.
+#[must_use]
+pub fn access_words(access: &AccessInfo) -> String {
     let mut text = format!("{} of {}", access.operation.name(), access.address);
     if let Some(effective) = access.effective_address {
         let _ = write!(text, ", really {effective} (not canonical)");
@@ -271,7 +298,7 @@ fn access_row(out: &mut String, access: &AccessInfo) {
     if let Some(instruction) = &access.instruction {
         let _ = write!(text, ", by {instruction}");
     }
-    row(out, "ACCESS", &text);
+    text
 }
 
 fn thrown_rows(out: &mut String, thrown: &Thrown) {

@@ -63,6 +63,9 @@ pub struct BugCheckInfo {
 #[schemars(inline)]
 pub struct CrashThread {
     pub ethread: Address,
+    /// Of the process it was attached to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tid: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -166,7 +169,8 @@ pub struct Lead {
     pub module: Option<String>,
 }
 
-/// One plain sentence and how sure it is.
+/// One plain sentence and how sure it is. That the cause can't be told with high confidence means that
+/// nothing failed: somebody asked for the dump.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct Verdict {
@@ -553,6 +557,9 @@ pub struct Recursion {
     pub repeats: usize,
     /// The frames of one turn, by name.
     pub frames: Vec<String>,
+    /// The frame the first turn was called from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub called_from: Option<String>,
 }
 
 #[cfg(test)]

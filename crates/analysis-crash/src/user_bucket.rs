@@ -7,36 +7,62 @@ use crate::bucket::folded;
 use crate::frames::{function_of, stem};
 use crate::result::{BucketForm, ExceptionKind, ExceptionTriage, Operation};
 
-/// System code that throws, reports or ends for somebody else.
-const MACHINERY: [&str; 27] = [
+/// System code that throws, reports or ends for somebody else. Without leading underscores, which x86
+/// and the runtime's own versions add.
+const MACHINERY: [&str; 47] = [
+    // Raising and dispatching.
     "RaiseException",
     "RtlRaiseException",
     "RtlRaiseStatus",
-    "_CxxThrowException",
     "CxxThrowException",
-    "RaiseFailFastException",
+    "CxxFrameHandler3",
+    "CxxFrameHandler4",
+    "CxxCallUnwindDtor",
+    "C_specific_handler",
+    "GSHandlerCheck",
     "KiUserExceptionDispatch",
     "KiUserExceptionDispatcher",
     "KiRaiseUserExceptionDispatcher",
+    "RtlDispatchException",
+    "RtlpExecuteHandlerForException",
+    "UnhandledExceptionFilter",
+    "RaiseFailFastException",
+    // The heap's own checks.
     "RtlReportFatalFailure",
     "RtlReportCriticalFailure",
     "RtlpReportHeapFailure",
     "RtlpHeapHandleError",
     "RtlpLogHeapFailure",
     "RtlFailFast2",
+    // The C and C++ runtimes' ends.
     "abort",
+    "raise",
     "terminate",
-    "_terminate",
-    "__std_terminate",
-    "_invalid_parameter_noinfo_noreturn",
-    "_invoke_watson",
+    "std_terminate",
+    "std::terminate",
+    "purecall",
+    "wassert",
+    "assert",
+    "common_assert_to_stderr",
+    "common_assert_to_stderr_direct",
+    "common_assert_to_message_box",
+    "invalid_parameter",
+    "invalid_parameter_internal",
+    "invalid_parameter_noinfo",
+    "invalid_parameter_noinfo_noreturn",
     "invoke_watson",
-    "__report_gsfailure",
-    "_report_gsfailure",
-    "__fastfail",
+    "report_gsfailure",
+    "report_rangecheckfailure",
+    "report_securityfailure",
+    "report_securityfailureEx",
+    "raise_securityfailure",
+    "scrt_fastfail",
+    "fastfail",
     "DebugBreak",
     "operator new",
 ];
+/// The standard library's `std::_Xlength_error` and its kin, and the debug runtime's checks and reports.
+const MACHINERY_PREFIXES: [&str; 4] = ["std::_X", "RTC_", "CrtDbgReport", "VCrtDbgReport"];
 /// Modules that throw for somebody else, when there are no symbols to say more.
 const RUNTIMES: [&str; 9] = [
     "ntdll",
@@ -57,7 +83,8 @@ pub(crate) fn is_runtime(image: &str) -> bool {
 
 fn is_machinery(frame: &FrameInfo, modules: &[Module], kind: ExceptionKind) -> bool {
     if let Some(function) = function_of(frame) {
-        return MACHINERY.contains(&function);
+        let bare = function.trim_start_matches('_');
+        return MACHINERY.contains(&bare) || MACHINERY_PREFIXES.iter().any(|p| bare.starts_with(p));
     }
     // Where a DLL itself faulted it is the place; a throw or an exit merely passes through it.
     let passes_through = matches!(
