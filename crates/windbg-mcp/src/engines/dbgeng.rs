@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use engine_dbgeng::{Milestone, OpenError, OpenOptions, wine};
 use target::{Halt, Machine, SymbolPaths, Target};
+use tools::live_opening::{InitialBreak, LaunchRequest};
 use tools::{Category, OpenReport, OpenRequest, ToolError};
 use worker::{Factories, Opener};
 
@@ -18,6 +19,9 @@ struct Place {
     folder: PathBuf,
     what: String,
 }
+
+/// Processes an answer names.
+const PROCESSES: usize = 200;
 
 /// A dump unpacked for this worker.
 static UNPACKED: Mutex<Option<PathBuf>> = Mutex::new(None);
@@ -101,33 +105,113 @@ fn open(
     opener: &dyn Opener,
     halt: &Halt,
 ) -> Result<(Box<dyn Target>, OpenReport), ToolError> {
-    let OpenRequest::Dump { path, symbol_path, image_path, network, .. } = request else {
-        return Err(ToolError::new(Category::Unsupported, "this build opens dumps and images only"));
-    };
-    let file = PathBuf::from(wine::windows_path(path));
-    opener.step("looking at the dump");
-    let (file, container) = plain(path, &file, halt)?;
-    let options = OpenOptions {
-        engine: place.folder.clone(),
-        paths: paths(path, symbol_path.as_ref(), image_path.as_ref(), *network),
-    };
-    opener.step("opening the dump");
     let on = |milestone| match milestone {
         Milestone::Committed => opener.committed(),
         Milestone::Opened => opener.step("reading what it says of itself"),
     };
-    let target = engine_dbgeng::open_dump(&file, &options, &on).map_err(|error| failed(path, &error))?;
+    match request {
+        OpenRequest::Dump { .. } => open_dump(place, request, opener, &on, halt),
+        OpenRequest::Launch(launch) => {
+            opener.step("starting the program");
+            let options =
+                options(place, launch.symbol_path.as_ref(), launch.image_path.as_ref(), launch.network);
+            let target = engine_dbgeng::launch(&launched(launch), &options, &on, halt)
+                .map_err(|error| failed(&launch.command_line, &error))?;
+            Ok(live(target, "launch", place))
+        }
+        OpenRequest::Attach(attach) => {
+            let Some(pid) = attach.pid else { return Err(no_pid(place)) };
+            opener.step("attaching");
+            let options =
+                options(place, attach.symbol_path.as_ref(), attach.image_path.as_ref(), attach.network);
+            let target = engine_dbgeng::attach(pid, &options, &on, halt)
+                .map_err(|error| failed(&format!("process {pid}"), &error))?;
+            Ok(live(target, "process", place))
+        }
+        OpenRequest::Scripted { .. } => {
+            Err(ToolError::new(Category::Unsupported, "DbgEng does not open scripts"))
+        }
+    }
+}
+
+fn open_dump(
+    place: &Place,
+    request: &OpenRequest,
+    opener: &dyn Opener,
+    on: &dyn Fn(Milestone),
+    halt: &Halt,
+) -> Result<(Box<dyn Target>, OpenReport), ToolError> {
+    let OpenRequest::Dump { path, symbol_path, image_path, network, .. } = request else {
+        return Err(ToolError::new(Category::Internal, "not a dump"));
+    };
+    let file = PathBuf::from(wine::windows_path(path));
+    opener.step("looking at the dump");
+    let (file, container) = plain(path, &file, halt)?;
+    let mut options = options(place, symbol_path.as_ref(), image_path.as_ref(), *network);
+    search_beside(path, &mut options.paths);
+    opener.step("opening the dump");
+    let target = engine_dbgeng::open_dump(&file, &options, on).map_err(|error| failed(path, &error))?;
     let mut report = report(&target, "dbgeng", engine_words(place));
     if let (Some(dump), Some(container)) = (&mut report.summary.dump, container) {
         dump.container = Some(container.to_owned());
     }
+    limit_32_bit(&target, &mut report);
+    Ok((Box::new(target), report))
+}
+
+fn launched(launch: &LaunchRequest) -> engine_dbgeng::LaunchOptions {
+    engine_dbgeng::LaunchOptions {
+        command_line: command_line(&launch.command_line),
+        directory: launch.directory.as_deref().map(wine::windows_path),
+        environment: launch.environment.clone(),
+        children: launch.children,
+        initial_break: match launch.initial_break {
+            InitialBreak::Loader => engine_dbgeng::InitialBreak::Loader,
+            InitialBreak::None => engine_dbgeng::InitialBreak::None,
+        },
+    }
+}
+
+/// The program's path as this process opens it; its arguments are its own business.
+fn command_line(line: &str) -> String {
+    let line = line.trim();
+    let (quote, rest) = match line.strip_prefix('"') {
+        Some(rest) => ("\"", rest),
+        None => ("", line),
+    };
+    let end = rest.find(if quote.is_empty() { ' ' } else { '"' }).unwrap_or(rest.len());
+    format!("{quote}{}{}", wine::windows_path(&rest[..end]), &rest[end..])
+}
+
+fn live(target: engine_dbgeng::DbgEng, kind: &str, place: &Place) -> (Box<dyn Target>, OpenReport) {
+    let mut report = report(&target, "dbgeng", engine_words(place));
+    kind.clone_into(&mut report.kind);
+    limit_32_bit(&target, &mut report);
+    (Box::new(target), report)
+}
+
+/// An attach without a process is answered with those there are.
+fn no_pid(place: &Place) -> ToolError {
+    match engine_dbgeng::processes(&place.folder) {
+        Ok(processes) => {
+            let rows: Vec<String> =
+                processes.iter().take(PROCESSES).map(|(pid, name)| format!("{pid} {name}")).collect();
+            let message = format!("name a process by pid; there are: {}", rows.join(", "));
+            let list: Vec<_> =
+                processes.iter().map(|(pid, name)| serde_json::json!({ "pid": pid, "name": name })).collect();
+            ToolError::new(Category::InvalidArgument, message).with("processes", list)
+        }
+        Err(error) => failed("attach_process", &error),
+    }
+}
+
+fn limit_32_bit(target: &dyn Target, report: &mut OpenReport) {
     if target.facts().machine == Machine::X86 && !cfg!(target_arch = "x86") {
         report.summary.limit(Some(
             "a 32-bit target in the 64-bit engine: extensions that pair with both (.NET's SOS) need the x86 worker \
              and the x86 DLLs",
         ));
     }
-    Ok((Box::new(target), report))
 }
 
 fn engine_words(place: &Place) -> String {
@@ -137,18 +221,29 @@ fn engine_words(place: &Place) -> String {
     }
 }
 
-/// The dump's own folder is always searched, as the native engine does.
-fn paths(dump: &str, symbols: Option<&String>, images: Option<&String>, network: bool) -> SymbolPaths {
-    let folder = std::path::absolute(wine::windows_path(dump)).ok();
-    let folder = folder.and_then(|path| path.parent().map(|folder| folder.display().to_string()));
-    let with_folder = |asked: Option<&String>, name: &str| {
-        let asked = asked.cloned().or_else(|| variable(name));
-        asked.into_iter().chain(folder.clone()).collect::<Vec<_>>().join(";")
-    };
-    SymbolPaths {
-        symbols: with_folder(symbols, "_NT_SYMBOL_PATH"),
-        images: with_folder(images, "_NT_EXECUTABLE_IMAGE_PATH"),
+fn options(place: &Place, symbols: Option<&String>, images: Option<&String>, network: bool) -> OpenOptions {
+    let or_variable =
+        |asked: Option<&String>, name: &str| asked.cloned().or_else(|| variable(name)).unwrap_or_default();
+    let paths = SymbolPaths {
+        symbols: or_variable(symbols, "_NT_SYMBOL_PATH"),
+        images: or_variable(images, "_NT_EXECUTABLE_IMAGE_PATH"),
         network,
+    };
+    OpenOptions { engine: place.folder.clone(), paths }
+}
+
+/// The dump's own folder is always searched, as the native engine does.
+fn search_beside(dump: &str, paths: &mut SymbolPaths) {
+    let file = std::path::absolute(wine::windows_path(dump)).ok();
+    let Some(folder) = file.as_deref().and_then(Path::parent).map(|folder| folder.display().to_string())
+    else {
+        return;
+    };
+    for path in [&mut paths.symbols, &mut paths.images] {
+        if !path.is_empty() {
+            path.push(';');
+        }
+        path.push_str(&folder);
     }
 }
 

@@ -1,5 +1,5 @@
 //! A worker that opens scripts and nothing else: what the tests of supervisor and worker spawn. As a
-//! dump it opens a file that holds a script.
+//! dump, or as a program to launch, it opens a file that holds a script.
 //! `WINDBG_MCP_TEST_WORKER` makes it break the channel's rules.
 
 use std::io::{BufRead as _, Write as _};
@@ -21,12 +21,15 @@ fn main() {
                 prepare: None,
                 open: Box::new(|request, opener, halt| match request {
                     OpenRequest::Scripted { script } => scripted::open(script, opener, halt),
-                    OpenRequest::Dump { path, .. } => {
-                        let script = std::fs::read_to_string(path).map_err(|error| {
-                            ToolError::new(Category::Debugger, format!("cannot read {path}: {error}"))
-                        })?;
-                        scripted::open(&script, opener, halt)
+                    OpenRequest::Dump { path, .. } => scripted::open(&read(path)?, opener, halt),
+                    OpenRequest::Launch(launch) => scripted::open(&read(&launch.command_line)?, opener, halt),
+                    OpenRequest::Attach(_) => {
+                        Err(ToolError::new(Category::Unsupported, "nothing runs here to attach to"))
                     }
+                    OpenRequest::Launch(_) | OpenRequest::Attach(_) => Err(ToolError::new(
+                        Category::Unsupported,
+                        "the scripted worker opens scripts, not processes",
+                    )),
                 }),
                 operations: vec![
                     (scripted::OPERATION, scripted::run_line),
@@ -39,6 +42,11 @@ fn main() {
             std::process::exit(worker::main(factories));
         }
     }
+}
+
+fn read(path: &str) -> Result<String, ToolError> {
+    std::fs::read_to_string(path)
+        .map_err(|error| ToolError::new(Category::Debugger, format!("cannot read {path}: {error}")))
 }
 
 /// Ready, then the first request is answered with something that is no message.
