@@ -40,7 +40,7 @@ pub(crate) fn run(words: &[String]) -> Result<i32> {
         .env("HOME", root())
         .env("WINEPREFIX", prefix)
         .env("WINEDEBUG", "-all")
-        .env("WINEDLLOVERRIDES", "dbgeng,dbghelp,symsrv,srcsrv,dbgmodel=n;mscoree,mshtml=")
+        .env("WINEDLLOVERRIDES", overrides(&folder))
         .env(MARK, &mark);
     for name in PASSED {
         if let Some(value) = std::env::var_os(name) {
@@ -51,6 +51,15 @@ pub(crate) fn run(words: &[String]) -> Result<i32> {
     end_leftovers(&mark);
     let _ = std::fs::remove_dir_all(&folder);
     Ok(status.context("wine")?.code().unwrap_or(1))
+}
+
+/// Microsoft's DLLs of `folder` instead of Wine's own, by full path: a debuggee inherits this, and
+/// must get Wine's.
+fn overrides(folder: &Path) -> String {
+    let names = ["dbgeng", "dbghelp", "symsrv", "srcsrv", "dbgmodel"];
+    let path = format!("Z:{}", folder.display()).replace('/', "\\");
+    let entries: Vec<String> = names.iter().map(|name| format!("{path}\\{name}")).collect();
+    format!("{}=n;mscoree,mshtml=", entries.join(","))
 }
 
 fn lay_out(folder: &Path, program: &Path, libraries: &[PathBuf]) -> Result<()> {

@@ -188,6 +188,13 @@ impl DbgEng {
         ids
     }
 
+    /// The engine deletes the object at once, whatever its reference count: it must not be released.
+    fn discard(&self, object: IDebugBreakpoint2) -> windows::core::Result<()> {
+        let object = std::mem::ManuallyDrop::new(object);
+        // SAFETY: the object is alive and not touched afterwards, not even to release it.
+        unsafe { self.control.RemoveBreakpoint2(&*object) }
+    }
+
     pub(crate) fn remove_all_breakpoints(&self) {
         for id in self.ids() {
             let _ = self.remove(id);
@@ -310,8 +317,7 @@ impl Breakpoints for DbgEng {
         // SAFETY: no arguments.
         let id = unsafe { object.GetId() }.said("read the breakpoint's id")?;
         if let Err(error) = self.configure(&object, breakpoint, &place) {
-            // SAFETY: the object was made above and is not used again.
-            let _ = unsafe { self.control.RemoveBreakpoint2(&object) };
+            let _ = self.discard(object);
             return Err(error);
         }
         self.remembered.borrow_mut().insert(
@@ -327,14 +333,10 @@ impl Breakpoints for DbgEng {
 
     fn remove(&self, id: u32) -> Result<()> {
         self.alive()?;
-        // SAFETY: integers only; the object is removed and not used again.
-        unsafe {
-            let object = self
-                .control
-                .GetBreakpointById2(id)
-                .map_err(|_| TargetError::InvalidArgument(format!("there is no breakpoint {id}")))?;
-            self.control.RemoveBreakpoint2(&object).said(&format!("remove breakpoint {id}"))?;
-        }
+        // SAFETY: integers only.
+        let object = unsafe { self.control.GetBreakpointById2(id) }
+            .map_err(|_| TargetError::InvalidArgument(format!("there is no breakpoint {id}")))?;
+        self.discard(object).said(&format!("remove breakpoint {id}"))?;
         self.remembered.borrow_mut().remove(&id);
         Ok(())
     }

@@ -26,7 +26,7 @@ impl DbgEng {
         self.watchdog.drain();
         Collected::take(&self.output);
         let before = self.before();
-        let identity = self.process_ids();
+        let identity = self.processes_here();
         let line = HSTRING::from(line);
         let (result, cause) = self.watchdog.during(halt, None, false, || {
             // SAFETY: the string lives for the call.
@@ -36,7 +36,7 @@ impl DbgEng {
         self.forget();
         self.after_command(&before, halt, &mut text);
         self.watchdog.drain();
-        if self.process_ids() != identity {
+        if self.processes_here() != identity {
             self.generation.set(self.generation.get() + 1);
         }
         // The user may have changed what evaluation depends on.
@@ -48,19 +48,6 @@ impl DbgEng {
             }
             _ => Ok(CommandOutput { text, cut_short: cause.is_some() }),
         }
-    }
-
-    fn process_ids(&self) -> Vec<u32> {
-        let mut ids = vec![0u32; 64];
-        // SAFETY: no arguments; then an array as long as said.
-        unsafe {
-            let count = self.system.GetNumberProcesses().unwrap_or(0).min(64);
-            ids.truncate(count as usize);
-            if self.system.GetProcessIdsByIndex(0, count, None, Some(ids.as_mut_ptr())).is_err() {
-                ids.clear();
-            }
-        }
-        ids
     }
 
     /// What the command did to the target, from the engine's state.

@@ -234,6 +234,7 @@ impl DbgEng {
 
     pub(crate) fn set_gone(&self, why: String, exited: bool) {
         self.gone.borrow_mut().get_or_insert(Gone { why, exited });
+        self.generation.set(self.generation.get() + 1);
         *self.modules.borrow_mut() = Some(Arc::default());
     }
 

@@ -173,14 +173,14 @@ pub fn attach(
     Ok(engine)
 }
 
-/// This process's environment with `changes`, as `CreateProcess` takes it. Wine's DLL overrides are
-/// this process's own business: a program forced to a `dbghelp` it does not have would not start.
+/// This process's environment with `changes`, as `CreateProcess` takes it. (Wine hands its own
+/// `WINEDLLOVERRIDES` on whatever is said here, so whoever starts the worker names the engine's DLLs
+/// in it by full path: a program forced to a `dbghelp` it does not have would not start.)
 fn environment_block(changes: &[(String, String)]) -> Vec<u16> {
     let changed = |name: &str| changes.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
     let own = std::env::vars_os().filter_map(|(name, value)| {
         let name = name.into_string().ok()?;
-        let ours = name.eq_ignore_ascii_case("WINEDLLOVERRIDES") || changed(&name);
-        (!ours).then(|| (name, value.to_string_lossy().into_owned()))
+        (!changed(&name)).then(|| (name, value.to_string_lossy().into_owned()))
     });
     let clean = |text: &String| !text.contains('\0');
     let added = changes

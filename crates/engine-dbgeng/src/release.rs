@@ -72,7 +72,7 @@ impl DbgEng {
     }
 
     /// `(engine id, system id)` of the processes in the session.
-    fn processes_here(&self) -> Vec<(u32, u32)> {
+    pub(crate) fn processes_here(&self) -> Vec<(u32, u32)> {
         // SAFETY: no arguments.
         let count = unsafe { self.system.GetNumberProcesses() }.unwrap_or(0).min(4096);
         let (mut ids, mut pids) = (vec![0; count as usize], vec![0; count as usize]);

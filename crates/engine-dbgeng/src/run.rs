@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use target::capability::{Resume, RunStop, StopReason};
-use target::{ExceptionRecord, Halt, Result, Run, TargetError, TargetExt};
+use target::{ExceptionRecord, Halt, MemoryExt, Result, Run, TargetError, TargetExt};
 use windows::Win32::System::Diagnostics::Debug::Extensions::{
     DEBUG_EVENT_BREAKPOINT, DEBUG_EVENT_CREATE_PROCESS, DEBUG_EVENT_CREATE_THREAD, DEBUG_EVENT_EXCEPTION,
     DEBUG_EVENT_EXIT_PROCESS, DEBUG_EVENT_EXIT_THREAD, DEBUG_EVENT_LOAD_MODULE,
@@ -22,6 +22,7 @@ use crate::watchdog::Cause;
 /// `STATUS_BREAKPOINT`, `STATUS_SINGLE_STEP` and their WoW64 twins (ntstatus.h).
 const BREAKPOINT: [u32; 2] = [0x8000_0003, 0x4000_001f];
 const SINGLE_STEP: [u32; 2] = [0x8000_0004, 0x4000_001e];
+const INT3: u8 = 0xcc;
 /// A breakpoint whose condition is never true stops the pump this often at most before it gives up.
 const MOST_PASSES: u32 = 10_000_000;
 
@@ -31,13 +32,16 @@ pub(crate) struct Before {
     threads: Vec<(u32, u32)>,
     /// Engine id of the current one.
     current: Option<u32>,
+    /// Engine ids of the processes.
+    processes: Vec<u32>,
 }
 
 /// The event the engine stopped on.
 pub(crate) struct Event {
     pub(crate) kind: u32,
-    /// Engine id of its thread.
+    /// Engine ids of its thread and process.
     pub(crate) thread: u32,
+    process: u32,
     pub(crate) detail: Detail,
 }
 
@@ -94,13 +98,14 @@ impl DbgEng {
                 _ => Detail::None,
             }
         };
-        Some(Event { kind, thread, detail })
+        Some(Event { kind, thread, process, detail })
     }
 
     pub(crate) fn before(&self) -> Before {
         // SAFETY: no arguments.
         let current = unsafe { self.system.GetCurrentThreadId() }.ok();
-        Before { threads: self.thread_ids().unwrap_or_default(), current }
+        let processes = self.processes_here().into_iter().map(|(id, _)| id).collect();
+        Before { threads: self.thread_ids().unwrap_or_default(), current, processes }
     }
 
     /// Pumps a target that was set going until it stops, the bound passes or the halt stops it.
@@ -225,7 +230,7 @@ impl DbgEng {
                 if SINGLE_STEP.contains(&record.code) && stepping {
                     return StopReason::Step;
                 }
-                if BREAKPOINT.contains(&record.code) && self.is_break_thread(event.thread, record, before) {
+                if BREAKPOINT.contains(&record.code) && self.is_break_thread(event, record, before) {
                     return StopReason::BreakIn;
                 }
                 StopReason::Exception { record: record.clone(), first_chance: *first_chance }
@@ -244,8 +249,13 @@ impl DbgEng {
     }
 
     /// A thread that was not there before and stands in `ntdll!DbgBreakPoint` was injected.
-    fn is_break_thread(&self, thread: u32, record: &ExceptionRecord, before: &Before) -> bool {
-        if before.threads.iter().any(|(id, _)| *id == thread) {
+    fn is_break_thread(&self, event: &Event, record: &ExceptionRecord, before: &Before) -> bool {
+        // The engine gives an ended thread's id to the next one, so both ids count.
+        let now = self.thread_ids().unwrap_or_default();
+        let thread = now.iter().find(|(id, _)| *id == event.thread);
+        let old = thread.is_none_or(|thread| before.threads.contains(thread));
+        // A new process's own first stop looks the same.
+        if old || !before.processes.contains(&event.process) {
             return false;
         }
         let at = self.read_symbol_at(record.address).ok().flatten();
@@ -266,7 +276,14 @@ impl DbgEng {
     /// Whose position it is, and by whom it was stopped.
     fn settle_stop(&self, stop: &mut RunStop, before: &Before, cause: Option<Cause>) {
         let injected = stop.reason == StopReason::BreakIn;
-        if injected && let Some(current) = before.current {
+        if injected {
+            self.step_past_break();
+        }
+        let still_there = |current: &u32| {
+            let now = self.thread_ids().unwrap_or_default();
+            before.threads.iter().any(|thread| thread.0 == *current && now.contains(thread))
+        };
+        if injected && let Some(current) = before.current.filter(still_there) {
             // The thread may have ended meanwhile; then the injected one stays current.
             // SAFETY: integers only.
             let _ = unsafe { self.system.SetCurrentThreadId(current) };
@@ -280,6 +297,24 @@ impl DbgEng {
         self.watchdog.drain();
         self.sync_selection();
         stop.output = Collected::take(&self.output);
+    }
+
+    /// The engine steps off a break instruction on the current thread only; with another one made
+    /// current the injected thread would run into it again.
+    fn step_past_break(&self) {
+        // SAFETY: no arguments.
+        let Ok(ip) = (unsafe { self.registers.GetInstructionOffset() }) else { return };
+        if self.read_u8(self.narrow(ip)) != Ok(INT3) {
+            return;
+        }
+        let name = match self.facts.machine {
+            target::Machine::X64 => "rip",
+            target::Machine::X86 => "eip",
+            _ => return,
+        };
+        if let Err(error) = target::Write::set_register(self, name, self.narrow(ip).wrapping_add(1)) {
+            tracing::warn!("the break-in thread stays at its break instruction: {error}");
+        }
     }
 
     pub(crate) fn exception_record(

@@ -19,7 +19,8 @@ pub(crate) const CASES: &[crate::harness::Case] = &[
     ("children_are_not_debugged", children_are_not_debugged),
     ("children_are_debugged_on_request", children_are_debugged_on_request),
     ("its_output_does_not_reach_ours", its_output_does_not_reach_ours),
-    ("the_environment_is_changed_and_the_overrides_kept_from_it", the_environment),
+    ("the_environment_is_changed", the_environment),
+    ("the_engines_own_dlls_are_not_forced_on_the_program", engine_dlls_are_not_forced),
     ("the_directory_is_its_own", the_directory),
     ("a_missing_engine_says_what_to_set", a_missing_engine),
 ];
@@ -125,11 +126,15 @@ fn the_environment() {
             ..Default::default()
         })
     };
-    assert_eq!(with("ADDED", &[("ADDED", "yes")]), Some(1));
+    assert_eq!(with("ADDED", &[("ADDED", "yes")]), Some(4));
     assert_eq!(with("ADDED", &[]), Some(0));
-    assert_eq!(with("SystemRoot", &[]), Some(1));
-    assert_eq!(with("windir", &[("WINDIR", "")]), Some(0));
-    assert_eq!(with("WINEDLLOVERRIDES", &[]), Some(0));
+    assert_ne!(with("SystemRoot", &[]), Some(0));
+    assert_eq!(with("NUMBER_OF_PROCESSORS", &[("number_of_processors", "")]), Some(0));
+}
+
+fn engine_dlls_are_not_forced() {
+    let line = command_line("thrower.exe", "helper");
+    assert_eq!(exit_code(&LaunchOptions { command_line: line, ..Default::default() }), Some(6));
 }
 
 fn the_directory() {
