@@ -26,10 +26,6 @@ fn main() {
                     OpenRequest::Attach(_) => {
                         Err(ToolError::new(Category::Unsupported, "nothing runs here to attach to"))
                     }
-                    OpenRequest::Launch(_) | OpenRequest::Attach(_) => Err(ToolError::new(
-                        Category::Unsupported,
-                        "the scripted worker opens scripts, not processes",
-                    )),
                 }),
                 operations: vec![
                     (scripted::OPERATION, scripted::run_line),
