@@ -82,7 +82,7 @@ pub(crate) fn lm(run: &mut Run<'_>, arguments: &str) -> Result<()> {
         if options.loaded_only && matches!(status.state, SymbolState::Deferred | SymbolState::None) {
             continue;
         }
-        let line = row(notation, module, &status, &options);
+        let line = row(run, notation, module, &status, &options);
         run.say(line.trim_end());
         if options.verbose {
             details(run, module, &status);
@@ -114,7 +114,13 @@ fn state_words(status: &SymbolStatus) -> &'static str {
     }
 }
 
-fn row(notation: Notation, module: &Module, status: &SymbolStatus, options: &Options) -> String {
+fn row(
+    run: &Run<'_>,
+    notation: Notation,
+    module: &Module,
+    status: &SymbolStatus,
+    options: &Options,
+) -> String {
     let range = format!("{} {}", notation.address(module.base), notation.address(module.end()));
     if options.image_paths {
         return format!("{range}   {:<8} {}", module.name, module.image_path);
@@ -124,7 +130,7 @@ fn row(notation: Notation, module: &Module, status: &SymbolStatus, options: &Opt
             "{range}   {:<8} {:<16} {}",
             module.name,
             module.image_name,
-            timestamp(module.timestamp)
+            timestamp(run, module.timestamp)
         );
     }
     let flag = if status.unmatched { 'M' } else { ' ' };
@@ -136,7 +142,17 @@ fn row(notation: Notation, module: &Module, status: &SymbolStatus, options: &Opt
     format!("{range}   {:<8} {flag} {:<23}{file}", module.name, state_words(status))
 }
 
-fn timestamp(seconds: u32) -> String {
+/// A time stamp as WinDbg writes it. One later than the dump (or than now, without a dump) is a hash.
+fn timestamp(run: &Run<'_>, seconds: u32) -> String {
+    let dumped = run.target.facts().dump.as_ref().and_then(|dump| dump.time.clone());
+    let now = || {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
+        target::value::rfc3339(i64::try_from(since.as_secs()).ok()?, 0)
+    };
+    let stamped = target::value::rfc3339(i64::from(seconds), 0);
+    if dumped.or_else(now).is_some_and(|latest| stamped.is_some_and(|stamped| stamped > latest)) {
+        return format!("{seconds:08X} (This is a reproducible build file hash, not a timestamp)");
+    }
     match calendar::from_unix(i64::from(seconds)) {
         Some(date) if seconds != 0 => format!("{date} ({seconds:08X})"),
         _ => format!("unavailable ({seconds:08X})"),
@@ -145,11 +161,11 @@ fn timestamp(seconds: u32) -> String {
 
 fn details(run: &mut Run<'_>, module: &Module, status: &SymbolStatus) {
     if let Some(file) = &status.file {
-        run.say(format!("    Loaded symbol image file: {file}"));
+        run.say(format!("    Symbol file: {file}"));
     }
     run.say(format!("    Image path: {}", module.image_path));
     run.say(format!("    Image name: {}", module.image_name));
-    run.say(format!("    Timestamp:        {}", timestamp(module.timestamp)));
+    run.say(format!("    Timestamp:        {}", timestamp(run, module.timestamp)));
     run.say(format!("    CheckSum:         {:08X}", module.checksum));
     run.say(format!("    ImageSize:        {:08X}", module.size));
     if let Some([a, b, c, d]) = module.file_version {
@@ -190,7 +206,7 @@ fn unloaded(run: &mut Run<'_>, notation: Notation, options: &Options) -> Result<
             module.image_name
         ));
         if options.verbose {
-            run.say(format!("    Timestamp: {}", timestamp(module.timestamp)));
+            run.say(format!("    Timestamp: {}", timestamp(run, module.timestamp)));
             run.say(format!("    Checksum:  {:08X}", module.checksum));
             run.say(format!("    ImageSize:  {:08X}", module.size));
         }
