@@ -14,6 +14,10 @@ use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 pub const REACH_BUDGET: Duration = Duration::from_secs(2);
 /// How long a host that could not be reached is not asked again.
 pub const HOST_DOWN_FOR: Duration = Duration::from_secs(60);
+/// An answer without a file that takes longer counts against its host.
+pub(crate) const PROMPT: Duration = Duration::from_secs(1);
+/// Such waits together that are borne before the host counts as down.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How long addresses and store layouts are believed.
 const KNOWN_FOR: Duration = Duration::from_secs(300);
 /// Entries of each table; more start it afresh.
@@ -23,6 +27,8 @@ const TABLE_LIMIT: usize = 1024;
 struct Knowledge {
     down: HashMap<Host, Instant>,
     addresses: HashMap<Host, (Instant, Vec<SocketAddr>)>,
+    /// Slow answers that gave nothing, since the host was last down.
+    waited: HashMap<Host, Duration>,
     two_tier: HashMap<String, (Instant, bool)>,
 }
 
@@ -78,7 +84,25 @@ impl Host {
     pub(crate) fn mark_down(&self) {
         let mut known = knowledge();
         known.addresses.remove(self);
+        known.waited.remove(self);
         insert(&mut known.down, self.clone(), Instant::now());
+    }
+
+    /// Counts a wait that gave no file: a server that takes seconds to say no, for every file, would
+    /// stall a session as surely as one that is not there.
+    pub(crate) fn made_us_wait(&self, wait: Duration) {
+        if wait < PROMPT {
+            return;
+        }
+        let total = {
+            let mut known = knowledge();
+            let total = known.waited.get(self).copied().unwrap_or_default() + wait;
+            insert(&mut known.waited, self.clone(), total);
+            total
+        };
+        if total >= PATIENCE {
+            self.mark_down();
+        }
     }
 
     fn known_addresses(&self) -> Option<Vec<SocketAddr>> {
@@ -157,4 +181,21 @@ pub(crate) fn agent() -> &'static ureq::Agent {
         ureq::Agent::with_parts(config, DefaultConnector::default(), KnownAddresses::default())
     });
     &AGENT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_refusals_add_up_and_prompt_ones_do_not() {
+        let host = Host::of("http://sluggish.test/x").unwrap();
+        for _ in 0..100 {
+            host.made_us_wait(Duration::from_millis(900));
+        }
+        host.made_us_wait(Duration::from_secs(3));
+        assert!(!host.is_down());
+        host.made_us_wait(Duration::from_secs(2));
+        assert!(host.is_down());
+    }
 }

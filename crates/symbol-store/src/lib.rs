@@ -2,6 +2,7 @@
 //! (spec 80 sections 11.1 to 11.3). It knows nothing of what is inside: every candidate is shown
 //! to the caller's check, and everything tried is reported so that an answer can say why.
 
+mod body;
 mod folder;
 mod host;
 mod isf;
@@ -17,4 +18,4 @@ pub use isf::{IsfCandidate, isf_candidates};
 pub use path::{Element, Store, SymbolPath};
 pub use place::{default_store, user_cache_directory};
 pub use search::{Outcome, Search, Settings, Tried, Verdict, Wanted, find};
-pub use server::{HOST_DOWN_FOR, REACH_BUDGET};
+pub use server::{HEAD_BUDGET, HOST_DOWN_FOR, REACH_BUDGET};

@@ -4,10 +4,11 @@
 use std::io::{self, Read as _, Seek as _};
 use std::path::PathBuf;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use target::Halt;
 
+use crate::body::{self, Pumped};
 use crate::host;
 use crate::negative;
 use crate::search::{Hunt, Outcome};
@@ -16,12 +17,10 @@ use crate::unpack::{self, SIZE_LIMIT};
 
 pub use crate::host::{HOST_DOWN_FOR, REACH_BUDGET};
 
-/// Waiting for the head of an answer once connected.
-const HEAD_BUDGET: Duration = Duration::from_secs(10);
-/// A body that sends nothing for this long is given up.
-const BODY_IDLE: Duration = Duration::from_secs(60);
+/// Waiting for the head of an answer once connected, redirects and a second try included.
+pub const HEAD_BUDGET: Duration = Duration::from_secs(5);
 /// How soon a break is heard.
-const POLL: Duration = Duration::from_millis(20);
+pub(crate) const POLL: Duration = Duration::from_millis(20);
 const REDIRECTS_LIMIT: usize = 5;
 
 pub(crate) fn is_http(url: &str) -> bool {
@@ -186,14 +185,14 @@ impl Hunt<'_> {
     /// GET on a thread of its own, so that a break is heard while the network is silent.
     fn ask(&self, url: &str) -> Result<Answer<Pumped>, Refusal> {
         let (sender, receiver) = mpsc::channel();
-        let (chunks, body) = mpsc::sync_channel(4);
+        let (chunks, pieces) = mpsc::sync_channel(4);
         let wanted = url.to_owned();
         let spawned =
             std::thread::Builder::new().name("symbol-server".to_owned()).spawn(move || match get(&wanted) {
                 Err(refusal) => drop(sender.send(Err(refusal))),
                 Ok(answer) => {
                     if sender.send(Ok(answer.length)).is_ok() {
-                        pump(answer.body, &chunks);
+                        body::pump(answer.body, &chunks);
                     }
                 }
             });
@@ -203,7 +202,7 @@ impl Hunt<'_> {
         loop {
             match receiver.recv_timeout(POLL) {
                 Ok(Ok(length)) => {
-                    let body = Pumped { chunks: body, current: Vec::new(), at: 0, halt: self.halt.clone() };
+                    let body = Pumped::new(pieces, self.halt.clone(), host::Host::of(url));
                     return Ok(Answer { body, length });
                 }
                 Ok(Err(refusal)) => return Err(refusal),
@@ -211,48 +210,6 @@ impl Hunt<'_> {
                 Err(_) => return Err(Refusal::Failed("cut short".to_owned())),
             }
         }
-    }
-}
-
-/// Sends a body in pieces until it ends or nobody listens any more.
-fn pump(mut body: impl io::Read, chunks: &mpsc::SyncSender<io::Result<Vec<u8>>>) {
-    loop {
-        let mut buffer = vec![0; 64 << 10];
-        let piece = body.read(&mut buffer).map(|count| {
-            buffer.truncate(count);
-            buffer
-        });
-        let last = piece.as_ref().map_or(true, Vec::is_empty);
-        if chunks.send(piece).is_err() || last {
-            return;
-        }
-    }
-}
-
-/// The receiving end of [`pump`]: a reader that hears a break.
-struct Pumped {
-    chunks: mpsc::Receiver<io::Result<Vec<u8>>>,
-    current: Vec<u8>,
-    at: usize,
-    halt: Halt,
-}
-
-impl io::Read for Pumped {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.at == self.current.len() {
-            match self.chunks.recv_timeout(POLL) {
-                Ok(piece) => (self.current, self.at) = (piece?, 0),
-                Err(mpsc::RecvTimeoutError::Timeout) if self.halt.stop().is_none() => continue,
-                Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, "cut short")),
-            }
-            if self.current.is_empty() {
-                return Ok(0);
-            }
-        }
-        let count = buffer.len().min(self.current.len() - self.at);
-        buffer[..count].copy_from_slice(&self.current[self.at..self.at + count]);
-        self.at += count;
-        Ok(count)
     }
 }
 
@@ -293,11 +250,20 @@ fn encode(parts: &[String]) -> String {
     url
 }
 
-/// One GET, redirects included.
+/// One GET, redirects included. What a server lets us wait for nothing is held against it.
 fn get(url: &str) -> Result<Answer<impl io::Read + use<>>, Refusal> {
+    let started = Instant::now();
+    let answer = follow(url, started + REACH_BUDGET + HEAD_BUDGET);
+    if let (Err(_), Some(host)) = (&answer, host::Host::of(url)) {
+        host.made_us_wait(started.elapsed());
+    }
+    answer
+}
+
+fn follow(url: &str, until: Instant) -> Result<Answer<impl io::Read + use<>>, Refusal> {
     let mut url = url.to_owned();
     for _ in 0..=REDIRECTS_LIMIT {
-        let response = get_once(&url)?;
+        let response = get_once(&url, until)?;
         let status = response.status().as_u16();
         if !(300..400).contains(&status) || status == 304 {
             return judge_answer(status, response);
@@ -337,7 +303,7 @@ fn judge_answer(
     Ok(Answer { body, length })
 }
 
-fn get_once(url: &str) -> Result<ureq::http::Response<ureq::Body>, Refusal> {
+fn get_once(url: &str, until: Instant) -> Result<ureq::http::Response<ureq::Body>, Refusal> {
     let host = host::Host::of(url).ok_or_else(|| Refusal::Failed("not a usable URL".to_owned()))?;
     if host.is_down() {
         return Err(Refusal::HostDown);
@@ -346,19 +312,25 @@ fn get_once(url: &str) -> Result<ureq::http::Response<ureq::Body>, Refusal> {
     let proxied = agent.config().proxy().is_some() && !host.is_loopback();
     let connect_within = if proxied { REACH_BUDGET } else { host.look_up().map_err(|w| host.down(w))? };
     let ask = || {
+        let left = until.saturating_duration_since(Instant::now()).max(POLL);
         let request = agent.get(url).config();
         let request = if proxied { request } else { request.proxy(None) };
         request
             .timeout_resolve(Some(connect_within))
             .timeout_connect(Some(connect_within))
-            .timeout_recv_response(Some(HEAD_BUDGET))
-            .timeout_per_read(Some(BODY_IDLE))
+            .timeout_recv_response(Some(left.min(HEAD_BUDGET)))
+            .timeout_per_read(Some(body::IDLE))
             .build()
             .call()
     };
     // A kept connection may have been closed by the other side just now: that is no dead host.
+    let asked = Instant::now();
     let answer = match ask() {
-        Err(ureq::Error::Io(_) | ureq::Error::ConnectionFailed | ureq::Error::Protocol(_)) => ask(),
+        Err(ureq::Error::Io(_) | ureq::Error::ConnectionFailed | ureq::Error::Protocol(_))
+            if asked.elapsed() < host::PROMPT =>
+        {
+            ask()
+        }
         answer => answer,
     };
     match answer {

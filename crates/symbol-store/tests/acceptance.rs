@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use loopback::{Answer, Server};
 use symbol_store::{
-    HOST_DOWN_FOR, Outcome, REACH_BUDGET, Search, Settings, SymbolPath, Verdict, Wanted, find,
+    HEAD_BUDGET, HOST_DOWN_FOR, Outcome, REACH_BUDGET, Search, Settings, SymbolPath, Verdict, Wanted, find,
 };
 use target::{Guid, Halt, PdbIdentity};
 
@@ -298,6 +298,21 @@ fn acceptance_21_a_dead_server_costs_once() {
     assert!(started.elapsed() < Duration::from_millis(100), "{:?}", started.elapsed());
     assert_eq!(outcomes(&search).last(), Some(&&Outcome::HostDown), "{search:?}");
     assert_eq!(HOST_DOWN_FOR, Duration::from_secs(60));
+}
+
+#[test]
+fn a_server_that_accepts_and_never_answers_costs_one_wait() {
+    let Some(case) = Case::new() else { return };
+    // A listener's backlog accepts for it.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let started = Instant::now();
+    let search = case.look(&url);
+    assert!(started.elapsed() < HEAD_BUDGET + Duration::from_millis(700), "{:?}", started.elapsed());
+    assert!(search.reason().unwrap().contains("not asked again"), "{search:?}");
+    let started = Instant::now();
+    assert_eq!(case.look(&url).found, None);
+    assert!(started.elapsed() < Duration::from_millis(100), "{:?}", started.elapsed());
 }
 
 #[test]
