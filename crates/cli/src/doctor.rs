@@ -59,30 +59,63 @@ fn set_symbol_path() -> String {
 }
 
 fn engines(known: Engines) -> Vec<Finding> {
-    let row = |&(name, here): &(&str, bool)| {
-        if here {
-            Finding::new(State::Fine, "engine", format!("{name}: dumps and images of x86, x64 and ARM64"))
-        } else {
-            Finding::new(
-                State::Note,
-                "engine",
-                format!("{name}: not in this build; nothing that is served needs it"),
-            )
-        }
+    let here = known.iter().filter(|(_, here)| *here);
+    let row = |name: &str| {
+        let opens = match name {
+            "native" => "dumps and images of x86, x64 and ARM64",
+            _ => "everything Microsoft's debugger opens",
+        };
+        Finding::new(State::Fine, "engine", format!("{name}: {opens}"))
     };
-    known.iter().map(row).collect()
+    here.map(|(name, _)| row(name)).collect()
+}
+
+/// What DbgEng needs where Wine runs it; then whether it starts.
+async fn dbgeng(supervisor: &Arc<Supervisor>) -> Vec<Finding> {
+    let facts = supervisor.dbgeng_facts();
+    let default = supervisor.config().engine == tools::EngineChoice::Dbgeng;
+    let complete = facts.iter().all(|fact| fact.present || !fact.needed);
+    let row = |fact: supervisor::EngineFact| {
+        let state = match (fact.present, fact.needed) {
+            (true, _) => State::Fine,
+            (false, true) if default => State::Broken,
+            (false, true) => State::Less,
+            (false, false) => State::Note,
+        };
+        Finding { state, what: "dbgeng", text: fact.text, command: fact.command }
+    };
+    let mut findings: Vec<Finding> = facts.into_iter().map(row).collect();
+    if complete {
+        findings.push(worker(supervisor, "dbgeng").await);
+    } else {
+        let text = "engine dbgeng (live Windows processes, DbgEng on dumps) is not served until the above is there";
+        findings.push(Finding::new(State::Note, "dbgeng", text));
+    }
+    findings
 }
 
 /// Starts a worker the way every session does. What it is asked to open need not be a dump: that it
 /// answers at all is the point.
-async fn worker(supervisor: &Arc<Supervisor>) -> Finding {
+async fn worker(supervisor: &Arc<Supervisor>, engine: &'static str) -> Finding {
     let own = std::env::current_exe().unwrap_or_default();
     let mut args = Map::new();
     args.insert("path".into(), json!(own.to_string_lossy()));
-    match call(&supervisor.client("doctor"), "open_dump", args).await {
-        Ok(_) => Finding::new(State::Fine, "worker", "an engine worker starts and answers"),
-        Err(failure) => Finding::new(State::Broken, "worker", failure.to_string())
-            .fix(format!("{} --engine-worker < /dev/null", own.display())),
+    args.insert("engine".into(), json!(engine));
+    let began = std::time::Instant::now();
+    let answer = call(&supervisor.client("doctor"), "open_dump", args).await;
+    let broken = |why: String| {
+        Finding::new(State::Broken, "worker", format!("{engine}: {why}"))
+            .fix(format!("{} --engine-worker --engine={engine} < /dev/null", own.display()))
+    };
+    match answer {
+        Ok(answer) if answer.structured.as_ref().is_some_and(|s| s["error"]["reason"] == "no_dbgeng") => {
+            broken(answer.text)
+        }
+        Ok(_) => {
+            let text = format!("{engine}: a worker starts and answers in {} ms", began.elapsed().as_millis());
+            Finding::new(State::Fine, "worker", text)
+        }
+        Err(failure) => broken(failure.to_string()),
     }
 }
 
@@ -202,7 +235,8 @@ fn text(findings: &[Finding], style: Style) -> String {
 pub(crate) async fn run(supervisor: &Arc<Supervisor>, known: Engines, build: &str) -> i32 {
     output::line(&format!("windbg-mcp {build} on {} {}", std::env::consts::OS, std::env::consts::ARCH));
     let mut findings = engines(known);
-    findings.push(worker(supervisor).await);
+    findings.push(worker(supervisor, "native").await);
+    findings.extend(dbgeng(supervisor).await);
     let (symbols, urls) = symbol_path();
     findings.extend(symbols);
     for url in urls {

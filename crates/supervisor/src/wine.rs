@@ -107,7 +107,7 @@ fn worker(config: &Config, arch: Arch) -> (PathBuf, bool) {
         Arch::X64 => PathBuf::from("share/wine/windbg-mcp.exe"),
         Arch::X86 => PathBuf::from("share/wine/x86/windbg-mcp.exe"),
     };
-    let places = [folder.join(&below), folder.join("..").join(&below)];
+    let places = [folder.join(&below), folder.parent().unwrap_or(Path::new("/")).join(&below)];
     let found = places.iter().find(|path| path.is_file()).cloned();
     let here = found.is_some();
     (found.unwrap_or_else(|| folder.join(below)), here)

@@ -192,7 +192,7 @@ fn doctor_says_what_works_and_what_to_type() {
     let output = run(&["doctor"]);
     let text = out(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
-    assert!(text.contains("worker   an engine worker starts and answers"), "{text}");
+    assert!(text.contains("worker   native: a worker starts and answers in "), "{text}");
     assert!(text.contains("_NT_SYMBOL_PATH") && text.contains("msdl.microsoft.com"), "{text}");
 }
 
