@@ -3,14 +3,15 @@
 use std::ffi::c_void;
 
 use target::{
-    BugCheck, Context, ContextOf, ContextSource, Machine, Result, Selection, StoredEvent, TargetError,
-    Thread, View,
+    BugCheck, Context, ContextOf, ContextSource, DumpFormat, Machine, Result, Selection, StoredEvent,
+    TargetError, Thread, View,
 };
 use windows::Win32::System::Diagnostics::Debug::Extensions::{
     DEBUG_EVENT_EXCEPTION, DEBUG_LAST_EVENT_INFO_EXCEPTION,
 };
 
 use crate::engine::{DbgEng, EngineResult};
+use crate::facts;
 use crate::run::Detail;
 
 /// More threads than this are not listed: the engine's arrays are sized by its own count.
@@ -116,9 +117,12 @@ impl DbgEng {
 
     pub(crate) fn list_threads(&self) -> Result<Vec<Thread>> {
         let kernel = self.facts.kind.is_kernel();
-        let event = self.event_thread();
+        // Of a user dump without an event the engine makes one up.
+        let eventful = kernel || self.is_live() || self.read_event()?.is_some();
+        let event = if eventful { self.event_thread() } else { None };
         // SAFETY: no arguments.
-        let process = unsafe { self.system.GetCurrentProcessSystemId() }.ok();
+        let process =
+            unsafe { self.system.GetCurrentProcessSystemId() }.ok().filter(|&id| id != facts::NO_ID);
         let mut rows = Vec::new();
         for (index, (id, system_id)) in self.thread_ids()?.into_iter().enumerate() {
             let index = u32::try_from(index).unwrap_or(u32::MAX);
@@ -210,12 +214,25 @@ impl DbgEng {
         if self.facts.dump.is_none() || self.facts.kind.is_kernel() || thread != self.event_thread() {
             return Ok(None);
         }
-        let stored = self.read_event()?.and_then(|e| e.context);
-        Ok(stored.filter(|c| match view {
-            View::Default => true,
-            View::Native => !self.facts.wow64 || c.machine == Machine::X64,
-            View::Wow64 => c.machine == Machine::X86,
-        }))
+        let Some(stored) = self.read_event()?.and_then(|e| e.context) else { return Ok(None) };
+        let wanted = if view == View::Native { Machine::X64 } else { Machine::X86 };
+        if !self.facts.wow64 || stored.machine == wanted {
+            return Ok(Some(stored));
+        }
+        if view == View::Native {
+            return Ok(None);
+        }
+        // The exception was raised in 32-bit code and recorded with the 64-bit registers.
+        let read = || self.current_context(View::Wow64);
+        let narrow = match thread {
+            Some(id) => self.on_thread(id, read)?,
+            None => read()?,
+        };
+        let narrow = narrow.map(|mut context| {
+            context.source = ContextSource::Exception;
+            context
+        });
+        Ok(narrow.or(if view == View::Default { Some(stored) } else { None }))
     }
 
     /// The context of the engine's current thread, as the machine of `view`.
@@ -223,14 +240,18 @@ impl DbgEng {
         if !self.facts.wow64 {
             return self.machine_context(self.facts.machine);
         }
-        match view {
-            View::Native => self.machine_context(Machine::X64),
-            View::Wow64 => self.machine_context(Machine::X86),
-            // A thread in 64-bit code whose 32-bit registers were not saved has only these.
-            View::Default => match self.machine_context(Machine::X86)? {
-                Some(context) => Ok(Some(context)),
-                None => self.machine_context(Machine::X64),
-            },
+        if view == View::Native {
+            return self.machine_context(Machine::X64);
+        }
+        let wide = self.machine_context(Machine::X64)?;
+        // Where 32-bit registers were not saved the engine cuts the 64-bit ones in half.
+        let halved = |c: &Context| {
+            wide.as_ref().is_some_and(|w| w.ip() > u64::from(u32::MAX) && w.ip() & 0xffff_ffff == c.ip())
+        };
+        match self.machine_context(Machine::X86)?.filter(|c| !halved(c)) {
+            Some(context) => Ok(Some(context)),
+            None if view == View::Default => Ok(wide),
+            None => Ok(None),
         }
     }
 
@@ -242,9 +263,18 @@ impl DbgEng {
             Ok(unsafe { self.advanced.GetThreadContext(bytes.as_mut_ptr().cast::<c_void>(), size) })
         });
         let read = matches!(read, Ok(Ok(())));
-        let context = if read { Context::from_bytes(machine, &bytes, ContextSource::Live) } else { None };
+        let context = if read { Context::from_bytes(machine, &bytes, self.recorded_as()) } else { None };
         // The engine answers zeros for 32-bit registers a WoW64 dump does not hold.
         Ok(context.filter(|c| !(self.facts.wow64 && machine == Machine::X86 && c.sp() == 0)))
+    }
+
+    /// Where the engine has a thread's registers from.
+    fn recorded_as(&self) -> ContextSource {
+        match (self.is_live(), self.facts.kind.is_kernel()) {
+            (true, _) => ContextSource::Live,
+            (false, true) => ContextSource::Prcb,
+            (false, false) => ContextSource::Thread,
+        }
     }
 
     pub(crate) fn read_event(&self) -> Result<Option<StoredEvent>> {
@@ -271,7 +301,9 @@ impl DbgEng {
             )
         };
         if stored.is_err() || kind != DEBUG_EVENT_EXCEPTION {
-            return Ok(None);
+            // A full dump of the old format holds its event as a debugger would have seen it.
+            let legacy = self.facts.dump.as_ref().is_some_and(|d| d.format == DumpFormat::UserFullLegacy);
+            return Ok(if legacy { self.live_event() } else { None });
         }
         context.truncate(context_used as usize);
         let parsed = self.stored_context(&context);
@@ -280,7 +312,8 @@ impl DbgEng {
         Ok(Some(StoredEvent {
             thread: system_id,
             record: self.exception_record(&info.ExceptionRecord),
-            first_chance: Some(info.FirstChance != 0),
+            // A minidump does not say; the engine then answers zero.
+            first_chance: None,
             context_invalid: parsed.is_none() && !context.is_empty(),
             context: parsed,
         }))

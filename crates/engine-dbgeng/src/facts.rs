@@ -8,7 +8,10 @@ use crate::names;
 
 /// `DEBUG_*_DUMP` qualifiers of both classes (dbgeng.h).
 const SMALL_DUMP: u32 = 1024;
+const DEFAULT_DUMP: u32 = 1025;
 const FULL_DUMP: u32 = 1026;
+/// The engine's process id where the dump does not say.
+pub(crate) const NO_ID: u32 = 0xf0f0_f0f0;
 /// `DEBUG_FORMAT_USER_SMALL_FULL_MEMORY` and its neighbours say what a small user dump holds.
 const USER_SMALL_FULL_MEMORY: u32 = 1;
 
@@ -89,7 +92,7 @@ impl DbgEng {
             (true, SMALL_DUMP) => DumpFormat::KernelTriage,
             (true, FULL_DUMP) => DumpFormat::KernelFull,
             (true, _) => DumpFormat::KernelBitmap,
-            (false, FULL_DUMP) => DumpFormat::UserFullLegacy,
+            (false, DEFAULT_DUMP | FULL_DUMP) => DumpFormat::UserFullLegacy,
             (false, _) => DumpFormat::UserMinidump,
         };
         // SAFETY: no arguments.
@@ -104,8 +107,12 @@ impl DbgEng {
             format,
             container: None,
             time: seconds.filter(|&s| s != 0).and_then(|s| target::value::rfc3339(i64::from(s), 0)),
-            uptime_ms: uptime.map(|s| u64::from(s) * 1000),
-            full_memory: qualifier != SMALL_DUMP || (!kernel && flags & USER_SMALL_FULL_MEMORY != 0),
+            // Zero is what it answers for a dump that does not say.
+            uptime_ms: uptime.filter(|&s| s != 0).map(|s| u64::from(s) * 1000),
+            full_memory: match kernel {
+                true => qualifier == FULL_DUMP,
+                false => qualifier != SMALL_DUMP || flags & USER_SMALL_FULL_MEMORY != 0,
+            },
             truncated: false,
             comment: None,
         }
@@ -138,7 +145,7 @@ impl DbgEng {
         // SAFETY: no pointers but the string buffers, which live for the call.
         unsafe {
             ProcessFacts {
-                pid: self.system.GetCurrentProcessSystemId().ok(),
+                pid: self.system.GetCurrentProcessSystemId().ok().filter(|&id| id != NO_ID),
                 name: names::wide(|buffer, size| {
                     self.system.GetCurrentProcessExecutableNameWide(buffer, size)
                 })
