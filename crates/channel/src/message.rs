@@ -58,6 +58,10 @@ pub enum Message {
     Opened {
         id: u64,
     },
+    /// A run's target is moving: sent only when it really is, perhaps more than once.
+    Resumed {
+        id: u64,
+    },
     /// A step of a job, in words.
     Progress {
         id: u64,

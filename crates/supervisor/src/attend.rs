@@ -154,7 +154,7 @@ fn how(status: Option<ExitStatus>, fatal: Option<&str>, cause: Option<Cause>, wo
 mod tests {
     use super::*;
     use crate::progress::Milestones;
-    use crate::session::{Ask, Birth, Gate};
+    use crate::session::{Ask, Birth, Effects, Gate};
     use crate::stderr::LastWords;
     use crate::{Config, Supervisor};
     use serde_json::{Value, json};
@@ -183,7 +183,17 @@ mod tests {
         let deadline = Instant::now() + Duration::from_secs(5);
         let op = Op::Run { operation: "execute".into(), args: json!({}) };
         let (name, key, milestones) = ("execute".to_owned(), String::new(), Milestones::none());
-        session.submit(Ask { name, key, op, gate, deadline, retires, milestones }).unwrap()
+        session
+            .submit(Ask {
+                name,
+                key,
+                op,
+                gate,
+                deadline,
+                effects: Effects { retires, moves: false },
+                milestones,
+            })
+            .unwrap()
     }
 
     fn front(session: &Session, outgoing: &mut UnboundedReceiver<Outgoing>) -> Option<Value> {
@@ -238,7 +248,7 @@ mod tests {
             op,
             gate: Gate::Default,
             deadline: Instant::now(),
-            retires: false,
+            effects: Effects::default(),
             milestones: Milestones::none(),
         });
         assert_eq!(refused.unwrap_err().category, Category::Capacity);

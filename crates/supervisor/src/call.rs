@@ -29,6 +29,8 @@ pub(crate) struct Call {
     /// Name and arguments in one canonical spelling.
     pub(crate) key: String,
     pub(crate) since: Instant,
+    /// It can let the target move, or change it.
+    pub(crate) moves: bool,
     milestones: Mutex<Milestones>,
     answer: watch::Sender<Option<Answer>>,
 }
@@ -36,7 +38,20 @@ pub(crate) struct Call {
 impl Call {
     pub(crate) fn new(id: u64, name: &str, key: String, milestones: Milestones) -> Self {
         let (name, answer) = (name.to_owned(), watch::Sender::new(None));
-        Self { id, name, key, since: Instant::now(), milestones: Mutex::new(milestones), answer }
+        Self {
+            id,
+            name,
+            key,
+            since: Instant::now(),
+            moves: false,
+            milestones: Mutex::new(milestones),
+            answer,
+        }
+    }
+
+    pub(crate) fn moving(mut self, moves: bool) -> Self {
+        self.moves = moves;
+        self
     }
 
     pub(crate) fn say(&self, text: &str) {

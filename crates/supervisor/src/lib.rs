@@ -28,6 +28,7 @@ mod log;
 mod open;
 mod process;
 mod progress;
+mod runs;
 mod scope;
 mod session;
 mod stderr;

@@ -16,7 +16,7 @@ use crate::image;
 use crate::lock;
 use crate::process;
 use crate::scope::Scope;
-use crate::session::{Ask, Birth, Gate, Phase, Session};
+use crate::session::{Ask, Birth, Effects, Gate, Phase, Session};
 
 /// An admitted open; its place is given back when it is dropped.
 struct Slot<'a>(&'a Client);
@@ -37,12 +37,12 @@ impl Drop for HandedOut<'_> {
 }
 
 /// A handle nobody can guess by counting: 64 random bits.
-fn handle() -> Result<String, ToolError> {
+pub(crate) fn handle(kind: &str) -> Result<String, ToolError> {
     let mut bytes = [0_u8; 8];
     getrandom::fill(&mut bytes).map_err(|error| {
         ToolError::new(Category::Internal, format!("the system gave no random bytes: {error}"))
     })?;
-    Ok(format!("sess-{:016x}", u64::from_be_bytes(bytes)))
+    Ok(format!("{kind}-{:016x}", u64::from_be_bytes(bytes)))
 }
 
 impl Client {
@@ -96,7 +96,11 @@ impl Client {
 
 fn describe(session: &Session) -> String {
     let row = session.row(false);
-    let doing = row.busy.map_or_else(|| "idle".to_owned(), |busy| format!("busy with {}", busy.tool));
+    let doing = match (row.busy, row.execution) {
+        (Some(busy), _) => format!("busy with {}", busy.tool),
+        (None, Some(run)) if !run.stopped => format!("running as {}", run.execution),
+        _ => "idle".to_owned(),
+    };
     format!("{} ({}, {}, {doing})", row.session_id, row.kind.as_deref().unwrap_or("opening"), row.target)
 }
 
@@ -122,7 +126,7 @@ impl Scope {
                     op: Op::Open { request: value },
                     gate: Gate::Supervisor,
                     deadline: self.deadline,
-                    retires: false,
+                    effects: Effects::default(),
                     milestones: self.milestones.clone(),
                 })?;
                 (session, call)
@@ -145,7 +149,7 @@ impl Scope {
     async fn begin(&self, request: &OpenRequest) -> Result<Arc<Session>, ToolError> {
         let client = &self.client;
         let slot = client.admit()?;
-        let id = handle()?;
+        let id = handle("sess")?;
         let choice = image::choose(&client.shared.config, request)?;
         let no_worker = |failure: process::NotStarted| {
             if failure.no_engine {

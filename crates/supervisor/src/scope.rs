@@ -8,7 +8,8 @@ use channel::Op;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tools::sessions::{
-    Ended, InterruptOutcome, Interrupted, LogPage, LogQuery, OpenedSession, StatusPage, SymbolSettings,
+    BrokenIn, Ended, Interrupted, LogPage, LogQuery, OpenedSession, StartedRun, StatusPage, SymbolSettings,
+    WaitedRun,
 };
 use tools::{Admission, Category, OpenRequest, Sessions, ToolError};
 
@@ -16,7 +17,7 @@ use crate::call::{self, Answer, Call, Reply};
 use crate::client::Client;
 use crate::lock;
 use crate::progress::Milestones;
-use crate::session::{Ask, Gate, Session};
+use crate::session::{Ask, Effects, Gate, Session};
 
 /// After its caller's time ran out, a queued job has so long to be taken back.
 const TAKE_BACK: Duration = Duration::from_millis(500);
@@ -50,7 +51,7 @@ impl Drop for Waiting<'_> {
 
 impl Scope {
     /// The session a call names, or the current one.
-    fn resolve(&self, named: Option<&str>) -> Result<(Arc<Session>, Gate), ToolError> {
+    pub(crate) fn resolve(&self, named: Option<&str>) -> Result<(Arc<Session>, Gate), ToolError> {
         if let Some(id) = named {
             let shown: String = id.chars().take(64).collect();
             let session = self.client.named(id).ok_or_else(|| {
@@ -75,9 +76,11 @@ impl Scope {
         session: Option<&str>,
         operation: &str,
         args: Value,
-        retires: bool,
+        effects: Effects,
     ) -> Result<(Arc<Session>, Reply), ToolError> {
         let (session, gate) = self.resolve(session)?;
+        // Also of an answer that waits to be collected: it tells of before the run.
+        session.check_stopped()?;
         let key = call::key(operation, &args);
         let call = match session.join(&key, &self.milestones) {
             Some(call) => call,
@@ -87,7 +90,7 @@ impl Scope {
                 op: Op::Run { operation: operation.to_owned(), args },
                 gate,
                 deadline: self.deadline,
-                retires,
+                effects,
                 milestones: self.milestones.clone(),
             })?,
         };
@@ -101,7 +104,8 @@ impl Scope {
     pub(crate) async fn run_tool(&self, admission: Admission) -> Result<Reply, ToolError> {
         let named = admission.session_id.as_deref();
         let name = admission.entry.name;
-        self.run_on(named, name, admission.args, admission.retires_handle).await.map(|(_, reply)| reply)
+        let effects = Effects { retires: admission.retires_handle, moves: !admission.entry.hints.read_only };
+        self.run_on(named, name, admission.args, effects).await.map(|(_, reply)| reply)
     }
 
     /// Waits for an answer until the caller's time is out or it cancels. A job that has not begun
@@ -158,33 +162,13 @@ impl Sessions for Scope {
         operation: &str,
         args: Value,
     ) -> Result<(String, Value), ToolError> {
-        let (session, reply) = self.run_on(session, operation, args, false).await?;
+        let (session, reply) = self.run_on(session, operation, args, Effects::default()).await?;
         Ok((session.id.clone(), reply.data))
     }
 
     async fn interrupt(&self, session: Option<&str>) -> Result<Interrupted, ToolError> {
         let (session, _) = self.resolve(session)?;
-        let answered = session.control(Op::Interrupt { job: None }, Gate::Teardown)?;
-        let reply = match tokio::time::timeout(self.client.shared.config.interrupt_wait, answered).await {
-            Ok(Ok(answer)) => answer.map_err(|error| error.about(&session.id))?,
-            Ok(Err(_)) => {
-                let message = format!("the engine process of session {} is gone", session.id);
-                return Err(ToolError::new(Category::WorkerLost, message).about(&session.id));
-            }
-            Err(_) => {
-                let message =
-                    format!("the worker of session {} did not take the interrupt in time", session.id);
-                return Err(ToolError::new(Category::Timeout, message)
-                    .about(&session.id)
-                    .then(&["end_session"]));
-            }
-        };
-        let outcome = reply.data.get("outcome").cloned().unwrap_or_default();
-        let outcome: InterruptOutcome = serde_json::from_value(outcome).map_err(|error| {
-            ToolError::new(Category::Internal, format!("the worker's interrupt outcome: {error}"))
-                .about(&session.id)
-        })?;
-        let job = reply.data.get("tool").and_then(Value::as_str).map(ToOwned::to_owned);
+        let (outcome, job) = self.ask_interrupt(&session, None).await?;
         Ok(Interrupted { session_id: session.id.clone(), outcome, job })
     }
 
@@ -212,6 +196,27 @@ impl Sessions for Scope {
 
     async fn log(&self, query: LogQuery) -> Result<LogPage, ToolError> {
         Ok(self.client.shared.log.page(&query, &self.client.ids()))
+    }
+
+    async fn continue_async(
+        &self,
+        session: Option<&str>,
+        max_run: Duration,
+    ) -> Result<StartedRun, ToolError> {
+        self.start_run(session, max_run).await
+    }
+
+    async fn wait_for_stop(
+        &self,
+        session: Option<&str>,
+        execution: &str,
+        timeout: Duration,
+    ) -> Result<WaitedRun, ToolError> {
+        self.wait_run(session, execution, timeout).await
+    }
+
+    async fn break_in(&self, session: Option<&str>, execution: &str) -> Result<BrokenIn, ToolError> {
+        self.break_run(session, execution).await
     }
 
     async fn remember_symbols(&self, settings: Option<SymbolSettings>) {

@@ -16,6 +16,10 @@ use crate::progress::Milestones;
 use crate::stderr::LastWords;
 use crate::{Shared, lock};
 
+mod run;
+
+pub(crate) use run::COMMAND;
+
 /// Where a session stands; only ever moves down this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
@@ -66,6 +70,15 @@ pub(crate) struct Outgoing {
     pub(crate) retires: bool,
 }
 
+/// What a call may do beyond answering.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Effects {
+    /// Replace the target: the handle is retired.
+    pub(crate) retires: bool,
+    /// Let the target move, or change it.
+    pub(crate) moves: bool,
+}
+
 /// A call to be queued.
 pub(crate) struct Ask {
     pub(crate) name: String,
@@ -73,7 +86,7 @@ pub(crate) struct Ask {
     pub(crate) op: Op,
     pub(crate) gate: Gate,
     pub(crate) deadline: Instant,
-    pub(crate) retires: bool,
+    pub(crate) effects: Effects,
     pub(crate) milestones: Milestones,
 }
 
@@ -100,6 +113,9 @@ pub(crate) struct State {
     next_id: u64,
     pub(crate) last_used: Instant,
     target_gone: bool,
+    /// The target can be run.
+    runs: bool,
+    run: Option<run::Slot>,
     /// Somebody is releasing it.
     pub(crate) ending: bool,
     /// Its worker died; told once by `end_session`.
@@ -164,6 +180,8 @@ impl Session {
             next_id: OPEN_ID + 1,
             last_used: now,
             target_gone: false,
+            runs: false,
+            run: None,
             ending: false,
             lost: false,
             handed_out: false,
@@ -238,8 +256,11 @@ impl Session {
     /// Queues a call: state check, queue place and waiter in one step.
     pub(crate) fn submit(&self, ask: Ask) -> Result<Arc<Call>, ToolError> {
         let mut state = self.state();
-        if let Some(refusal) = self.refusal(&state, ask.gate) {
+        if let Some(refusal) = self.refusal(&state, ask.gate).or_else(|| self.running_refusal(&state)) {
             return Err(refusal);
+        }
+        if ask.effects.moves && state.runs {
+            state.forget_readings();
         }
         if state.calls.len() >= CALLS {
             let message =
@@ -248,11 +269,11 @@ impl Session {
         }
         let id = if matches!(ask.op, Op::Open { .. }) { OPEN_ID } else { state.next_id };
         state.next_id += 1;
-        let call = Arc::new(Call::new(id, &ask.name, ask.key, ask.milestones));
+        let call = Arc::new(Call::new(id, &ask.name, ask.key, ask.milestones).moving(ask.effects.moves));
         state.calls.insert(id, Arc::clone(&call));
         state.last_used = Instant::now();
         let deadline = Some(ask.deadline);
-        self.send(Outgoing { id, op: ask.op, gate: ask.gate, deadline, retires: ask.retires });
+        self.send(Outgoing { id, op: ask.op, gate: ask.gate, deadline, retires: ask.effects.retires });
         Ok(call)
     }
 
@@ -336,6 +357,13 @@ impl Session {
                 self.advance(&mut state, Phase::Open, None);
                 Self::milestone(&state, OPEN_ID, "the target is loaded");
             }
+            Message::Resumed { id } => {
+                let mut state = self.state();
+                match state.run_of(id) {
+                    Some(slot) => slot.moving(),
+                    None => Self::milestone(&state, id, "the target is running"),
+                }
+            }
             Message::Progress { id, text } => Self::milestone(&self.state(), id, &text),
             Message::Log(line) => {
                 let log = &self.shared.log;
@@ -368,6 +396,15 @@ impl Session {
             let _ = control.send(answer);
             return;
         }
+        if matches!(&answer, Ok(reply) if run::is_gone(&reply.data)) {
+            state.target_gone = true;
+        }
+        if let Some(slot) = state.run_of(id) {
+            // Filed whether or not anyone waits; a run longer than idle sessions are kept counts as use.
+            slot.file(answer);
+            state.last_used = Instant::now();
+            return;
+        }
         let Some(call) = state.calls.remove(&id) else { return };
         if id == OPEN_ID {
             self.settle(&mut state, &answer);
@@ -388,6 +425,8 @@ impl Session {
                 let text =
                     |field: &str| reply.data.get(field).and_then(|v| v.as_str()).map(ToOwned::to_owned);
                 state.kind = text("kind");
+                let can = reply.data.pointer("/summary/can").and_then(|can| can.as_array());
+                state.runs = can.is_some_and(|can| can.iter().any(|ability| ability == "run"));
                 if let Some(engine) = text("engine") {
                     state.engine = engine;
                 }
@@ -421,21 +460,24 @@ impl Session {
         state.kept.clear();
         for call in calls.into_values() {
             let doing = if call.id == OPEN_ID { "opening the target".to_owned() } else { call.name.clone() };
-            let message = format!(
-                "the engine process of session {} (pid {}) was lost during {doing}: {how}. The session is closed, \
-                 other sessions are not affected; open the target again",
-                self.id, self.pid
-            );
-            let mut error = ToolError::new(Category::WorkerLost, message)
-                .about(&self.id)
-                .then(&["open_dump", "server_log"]);
-            if memory {
-                error = error.because("memory_bound");
-            }
-            call.finish(Err(error));
+            call.finish(Err(self.lost_during(&doing, how, memory)));
+        }
+        if let Some(slot) = state.run.as_mut() {
+            slot.file(Err(self.lost_during("a run", how, memory)));
         }
         // Their receivers see the end.
         state.controls.clear();
+    }
+
+    fn lost_during(&self, doing: &str, how: &str, memory: bool) -> ToolError {
+        let message = format!(
+            "the engine process of session {} (pid {}) was lost during {doing}: {how}. The session is closed, other \
+             sessions are not affected; open the target again",
+            self.id, self.pid
+        );
+        let error =
+            ToolError::new(Category::WorkerLost, message).about(&self.id).then(&["open_dump", "server_log"]);
+        if memory { error.because("memory_bound") } else { error }
     }
 
     /// Why its engine serves it.
@@ -443,9 +485,9 @@ impl Session {
         self.state().engine_reason.clone()
     }
 
-    /// Neither asked, nor being opened or released.
+    /// Neither asked, nor running, nor being opened or released.
     pub(crate) fn idle(&self, state: &State) -> bool {
-        state.phase.live() && !state.ending && state.calls.is_empty() && state.handed_out
+        state.phase.live() && !state.ending && state.calls.is_empty() && !state.running() && state.handed_out
     }
 
     pub(crate) fn has_exited(&self) -> bool {
@@ -482,6 +524,7 @@ impl Session {
                 running_for_ms: milliseconds(oldest.since),
                 queued: u32::try_from(state.calls.len() - 1).unwrap_or(u32::MAX),
             }),
+            execution: state.run.as_ref().map(run::Slot::row),
             target_gone: state.target_gone,
         }
     }

@@ -9,7 +9,7 @@ use crate::tool::Job;
 pub type Operation = for<'a, 'b> fn(&'a mut Job<'b>, Value) -> Result<Value, ToolError>;
 
 /// Lets the target run until it stops; what `continue_async` has a worker do.
-pub const RUN: &str = "run";
+pub const RUN: &str = "continue_async";
 
 /// The operation of this name.
 #[must_use]

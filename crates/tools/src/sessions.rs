@@ -128,6 +128,9 @@ pub struct SessionRow {
     pub live: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy: Option<BusyRow>,
+    /// The run that is not waited for, or the last there was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<ExecutionRow>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub target_gone: bool,
 }

@@ -59,6 +59,7 @@ struct Engine {
 struct Reporting<'a> {
     id: u64,
     emitter: &'a Emitter,
+    jobs: &'a Jobs,
     committed: Cell<bool>,
     said: Cell<Option<Instant>>,
 }
@@ -73,6 +74,10 @@ impl Progress for Reporting<'_> {
         }
         self.said.set(Some(Instant::now()));
         self.emitter.emit(&Message::Progress { id: self.id, text: text.to_owned() });
+    }
+    fn moving(&self) {
+        self.jobs.moving();
+        self.emitter.emit(&Message::Resumed { id: self.id });
     }
 }
 
@@ -100,6 +105,11 @@ fn budget(queued: &Queued) -> Result<Option<Duration>, ToolError> {
         ));
     }
     Ok(Some(left))
+}
+
+/// A run nobody waits for: with the session ending, nobody would stop it.
+fn is_run(work: &Work) -> bool {
+    matches!(work, Work::Run { operation, .. } if operation == tools::operations::RUN)
 }
 
 fn no_target() -> ToolError {
@@ -134,25 +144,25 @@ impl Engine {
                 jobs.released();
                 return;
             }
-            let result = if jobs.tearing_down() {
+            let result = if jobs.tearing_down() || (jobs.is_ending() && is_run(&queued.work)) {
                 Err(no_target())
             } else if barred {
                 Err(ToolError::new(Category::Interrupted, "interrupted before it began; nothing was done"))
             } else {
                 let begun = budget(&queued);
-                begun.and_then(|budget| self.guarded(queued, &Halt::with_flag(flag, budget)))
+                begun.and_then(|budget| self.guarded(queued, jobs, &Halt::with_flag(flag, budget)))
             };
             let raised = jobs.finish();
             self.emitter.done(id, result.map_err(|error| cut(error, raised)), raised);
         }
     }
 
-    fn guarded(&mut self, queued: Queued, halt: &Halt) -> Result<Value, ToolError> {
+    fn guarded(&mut self, queued: Queued, jobs: &Jobs, halt: &Halt) -> Result<Value, ToolError> {
         let name = match &queued.work {
             Work::Run { operation, .. } => operation.clone(),
             _ => "opening the target".to_owned(),
         };
-        panics::guard(|| self.run(queued, halt)).unwrap_or_else(|panic| {
+        panics::guard(|| self.run(queued, jobs, halt)).unwrap_or_else(|panic| {
             Err(ToolError::new(
                 Category::Internal,
                 format!("{name} panicked: {panic}. The session goes on; please report this"),
@@ -160,10 +170,10 @@ impl Engine {
         })
     }
 
-    fn run(&mut self, queued: Queued, halt: &Halt) -> Result<Value, ToolError> {
+    fn run(&mut self, queued: Queued, jobs: &Jobs, halt: &Halt) -> Result<Value, ToolError> {
         let emitter = Arc::clone(&self.emitter);
         let (committed, said) = (Cell::new(false), Cell::new(None));
-        let reporting = Reporting { id: queued.id, emitter: &emitter, committed, said };
+        let reporting = Reporting { id: queued.id, emitter: &emitter, jobs, committed, said };
         match queued.work {
             Work::Open(request) => self.open(request, &reporting, halt),
             Work::Run { operation, args } => self.operate(&operation, args, &reporting, halt),

@@ -42,6 +42,15 @@ struct Running {
     name: String,
     flag: Arc<AtomicBool>,
     raised: bool,
+    /// It let the target move.
+    pumping: bool,
+}
+
+impl Running {
+    fn raise(&mut self) {
+        self.flag.store(true, Ordering::Relaxed);
+        self.raised = true;
+    }
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +61,8 @@ struct State {
     /// finished job may come after one for a queued job. Ids are not reused, so a stale one is inert.
     barred: HashSet<u64>,
     tearing_down: bool,
+    /// The session is to end: jobs ahead of that still run, but none may let the target run on.
+    ending: bool,
     released: bool,
 }
 
@@ -86,7 +97,13 @@ impl Jobs {
                     Work::Run { operation, .. } => operation.clone(),
                     Work::End => "end".to_owned(),
                 };
-                state.running = Some(Running { id: queued.id, name, flag: Arc::clone(&flag), raised: false });
+                state.running = Some(Running {
+                    id: queued.id,
+                    name,
+                    flag: Arc::clone(&flag),
+                    raised: false,
+                    pumping: false,
+                });
                 return Taken { queued, flag, barred };
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -114,8 +131,7 @@ impl Jobs {
         if running.raised {
             return (Interrupt::AlreadyPending, about);
         }
-        running.flag.store(true, Ordering::Relaxed);
-        running.raised = true;
+        running.raise();
         (Interrupt::Raised, about)
     }
 
@@ -127,12 +143,34 @@ impl Jobs {
         state.queue.len() < before
     }
 
-    /// The session is to end: an opener still at work has nothing to finish for. Other jobs do.
-    pub(crate) fn break_opener(&self) {
-        if let Some(running) = self.state().running.as_mut().filter(|running| running.id == OPEN_ID) {
-            running.flag.store(true, Ordering::Relaxed);
-            running.raised = true;
+    /// The session is to end: an opener still at work has nothing to finish for, and a target that
+    /// moves is stopped. Other jobs finish.
+    pub(crate) fn ending(&self) {
+        let mut state = self.state();
+        state.ending = true;
+        if let Some(running) =
+            state.running.as_mut().filter(|running| running.id == OPEN_ID || running.pumping)
+        {
+            running.raise();
         }
+    }
+
+    /// The running job let the target move. Under the one lock with [`Self::ending`], so that either
+    /// sees the other.
+    pub(crate) fn moving(&self) {
+        let mut state = self.state();
+        let ending = state.ending || state.tearing_down;
+        if let Some(running) = state.running.as_mut() {
+            running.pumping = true;
+            if ending && !running.raised {
+                running.raise();
+            }
+        }
+    }
+
+    /// Whether the session is to end once the queue is done.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.state().ending
     }
 
     /// The supervisor is gone: nobody waits for answers, so break what runs, drop what waits and
@@ -150,8 +188,7 @@ impl Jobs {
         if let Some(running) = state.running.as_mut()
             && running.name != "end"
         {
-            running.flag.store(true, Ordering::Relaxed);
-            running.raised = true;
+            running.raise();
         }
         self.changed.notify_all();
         drop(self.changed.wait_timeout_while(state, grace, |state| !state.released));
@@ -197,6 +234,29 @@ mod tests {
         assert!(next.barred);
         assert!(!next.flag.load(Ordering::Relaxed), "a break never reaches the next job");
         assert!(!jobs.finish());
+    }
+
+    #[test]
+    fn an_end_stops_what_moves_and_nothing_else() {
+        let jobs = Jobs::default();
+        jobs.push(queued(1));
+        jobs.push(queued(2));
+        let census = jobs.take();
+        jobs.ending();
+        assert!(!census.flag.load(Ordering::Relaxed));
+        jobs.finish();
+        // Whoever moves after the end was asked for is stopped at once.
+        let late = jobs.take();
+        jobs.moving();
+        assert!(late.flag.load(Ordering::Relaxed) && jobs.finish());
+
+        let jobs = Jobs::default();
+        jobs.push(queued(1));
+        let run = jobs.take();
+        jobs.moving();
+        assert!(!run.flag.load(Ordering::Relaxed));
+        jobs.ending();
+        assert!(run.flag.load(Ordering::Relaxed));
     }
 
     #[test]

@@ -71,7 +71,7 @@ fn act(request: Request, jobs: &Jobs, emitter: &Emitter) {
         Op::Open { request } => Work::Open(request),
         Op::Run { operation, args } => Work::Run { operation, args },
         Op::End => {
-            jobs.break_opener();
+            jobs.ending();
             Work::End
         }
     };

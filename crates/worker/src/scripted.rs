@@ -34,14 +34,17 @@ pub fn open(
     play(&script.open, &[], halt).and_then(whole)?;
     opener.committed();
     let report = play(&script.load, &[], halt).and_then(whole)?;
+    let target = ScriptedTarget::from_script(&script);
+    let live = target.facts().kind.is_live();
+    let can = target.abilities();
     let report = OpenReport {
-        kind: "dump".to_owned(),
+        kind: if live { "launch" } else { "dump" }.to_owned(),
         engine: "scripted".to_owned(),
         engine_reason: "a script was asked for".to_owned(),
         report,
-        summary: Summary { arch: Some("x64".to_owned()), pointer_size: Some(8), ..Summary::default() },
+        summary: Summary { arch: Some("x64".to_owned()), pointer_size: Some(8), can, ..Summary::default() },
     };
-    Ok((Box::new(ScriptedTarget::from_script(&script)), report))
+    Ok((Box::new(target), report))
 }
 
 fn whole(played: target::scripted::Played) -> target::Result<String> {

@@ -49,6 +49,11 @@ fn line(row: &SessionRow) -> String {
             busy.tool, busy.running_for_ms, busy.queued
         ));
     }
+    if let Some(run) = &row.execution {
+        let bound = run.breaks_in_ms.map(|ms| format!(", broken in after {ms} ms more")).unwrap_or_default();
+        let verb = if run.stopped { "ran" } else { "has been running for" };
+        text.push_str(&format!(", {} {verb} {} ms{bound}", run.execution, run.running_for_ms));
+    }
     if row.overdue {
         text.push_str(", overdue");
     }
