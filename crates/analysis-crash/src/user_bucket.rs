@@ -193,3 +193,46 @@ pub(crate) fn bucket(
     };
     (format!("{class}_{code:08x}_{symbol}"), form)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use target::{Address, Rva};
+
+    fn frame(symbol: &str) -> FrameInfo {
+        FrameInfo {
+            index: 0,
+            address: Address(0x1000),
+            sp: None,
+            module: symbol.split_once('!').map(|(module, _)| module.to_owned()),
+            rva: Some(Rva(0x10)),
+            symbol: Some(symbol.to_owned()),
+            displacement: None,
+            source: None,
+            inline: false,
+            found: Found::Unwind,
+            attribution_failed: false,
+            unloaded_module: None,
+        }
+    }
+
+    /// Spec 60 section 2.5: whoever called abort is followed up, not the runtime's plumbing.
+    #[test]
+    fn the_runtimes_plumbing_is_passed() {
+        for plumbing in [
+            "ucrtbase!abort",
+            "ucrtbase!_invoke_watson",
+            "app!__report_gsfailure",
+            "app!_invalid_parameter_noinfo_noreturn",
+            "MSVCP140!std::_Xlength_error",
+            "app!_RTC_CheckStackVars",
+            "VCRUNTIME140!_CxxThrowException",
+        ] {
+            let frames = [frame(plumbing), frame("app!Order::Ship"), frame("app!main")];
+            let order = follow_up_order(&frames, &[], ExceptionKind::FailFast);
+            assert_eq!(order, [1, 2, 0], "{plumbing}");
+        }
+        let own = [frame("app!abort_order"), frame("app!main")];
+        assert_eq!(follow_up_order(&own, &[], ExceptionKind::FailFast), [0, 1]);
+    }
+}

@@ -291,7 +291,8 @@ fn other_kernel_dumps() {
     let cut = crash("kernel/full_header_only_19045.dmp", false).unwrap();
     assert_eq!((cut.bug_check.code.0, cut.bug_check.name), (0x5454_414d, None));
     assert!(cut.frames.iter().all(|f| f.attribution_failed), "a failed lookup is no finding");
-    assert_eq!(cut.verdict.cause, Cause::CantTell);
+    assert_eq!((cut.verdict.cause, cut.verdict.confidence), (Cause::CantTell, Confidence::High));
+    assert!(cut.verdict.sentence.contains("DumpIt"), "{}", cut.verdict.sentence);
     let refused = with_target("kernel/triage_arm32_17134.cab", false, |t| {
         crash_triage(t, &CrashParams::default(), &halt()).unwrap_err().to_string()
     });

@@ -87,7 +87,10 @@ pub(crate) struct Call {
     /// The tool's name; see: windbg-mcp tools
     #[arg(value_name = "TOOL")]
     pub(crate) tool: String,
-    /// The tool's arguments as a JSON object
+    /// The tool's arguments: command=k, frames=8; a value is text where the tool takes text, else JSON
+    #[arg(value_name = "NAME=VALUE")]
+    pub(crate) named: Vec<String>,
+    /// The same as a JSON object
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub(crate) json: String,
     /// A dump to open first

@@ -47,9 +47,36 @@ fn arguments(text: &str) -> Result<Map<String, Value>, String> {
     }
 }
 
+/// Whether the tool takes text as its argument `name`.
+fn takes_text(tool: &str, name: &str) -> bool {
+    let surface = Surface::all();
+    let Some(entry) = surface.entries().find(|entry| entry.name == tool) else { return true };
+    let kind = &entry.input_schema()["properties"][name]["type"];
+    kind == "string" || kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "string"))
+}
+
+/// Adds `name=value` arguments to those of `--json`.
+fn add_named(args: &mut Map<String, Value>, tool: &str, named: &[String]) -> Result<(), String> {
+    for text in named {
+        let Some((name, value)) = text.split_once('=') else {
+            return Err(format!("{text} is not NAME=VALUE; for example command=k"));
+        };
+        let value = match serde_json::from_str(value) {
+            Ok(parsed) if !takes_text(tool, name) => parsed,
+            _ => json!(value),
+        };
+        if args.insert(name.to_owned(), value).is_some() {
+            return Err(format!("the argument {name} is given twice"));
+        }
+    }
+    Ok(())
+}
+
 /// Runs the subcommand.
 pub(crate) async fn run(asked: &Call, supervisor: &Arc<Supervisor>) -> i32 {
-    let args = match arguments(&asked.json) {
+    let args = arguments(&asked.json)
+        .and_then(|mut args| add_named(&mut args, &asked.tool, &asked.named).map(|()| args));
+    let args = match args {
         Ok(args) => args,
         Err(problem) => {
             eprintln!("windbg-mcp: {problem}");
@@ -98,6 +125,21 @@ fn print(result: &CallResult, structured: bool) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn named_arguments_have_the_tools_types() {
+        let named = |tool: &str, texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(ToString::to_string).collect();
+            let mut args = Map::new();
+            add_named(&mut args, tool, &texts).map(|()| Value::Object(args))
+        };
+        assert_eq!(named("execute", &["command=? 1=1"]).unwrap(), json!({ "command": "? 1=1" }));
+        assert_eq!(named("execute", &["command=5"]).unwrap(), json!({ "command": "5" }));
+        assert_eq!(named("backtrace", &["frames=8"]).unwrap(), json!({ "frames": 8 }));
+        assert_eq!(named("registers", &["all=true"]).unwrap(), json!({ "all": true }));
+        assert!(named("execute", &["k"]).unwrap_err().contains("command=k"));
+        assert!(named("execute", &["command=k", "command=r"]).unwrap_err().contains("twice"));
+    }
 
     #[test]
     fn arguments_must_be_an_object() {

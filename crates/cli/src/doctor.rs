@@ -88,7 +88,8 @@ async fn dbgeng(supervisor: &Arc<Supervisor>) -> Vec<Finding> {
     if complete {
         findings.push(worker(supervisor, "dbgeng").await);
     } else {
-        let text = "engine dbgeng (live Windows processes, DbgEng on dumps) is not served until the above is there";
+        let text =
+            "engine dbgeng (live Windows processes, DbgEng on dumps) is not served until the above is there";
         findings.push(Finding::new(State::Note, "dbgeng", text));
     }
     findings

@@ -5,13 +5,17 @@ mod arguments;
 mod call;
 mod doctor;
 mod dumps;
+mod image_file;
 mod list;
+mod next;
 mod output;
 mod progress;
 mod report;
+mod stack;
 mod style;
 mod summary;
 mod triage;
+mod when;
 
 use std::sync::Arc;
 

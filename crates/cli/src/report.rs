@@ -1,34 +1,38 @@
 //! A crash for a person: first one plain sentence and how sure it is, then what, why, where, who,
 //! the stack, and what to look at next.
 
-use analysis_crash::{Analysis, Cause, Confidence, CrashTriage, ExceptionTriage, Verdict};
+use analysis_crash::{
+    Analysis, Cause, Confidence, CrashTriage, ExceptionKind, ExceptionTriage, Verdict, access_words,
+};
 use analysis_status::StatusInfo;
-use target::{Found, FrameInfo};
+use target::FrameInfo;
 
 use crate::style::{Style, plain};
 use crate::triage::{Crash, Failure, Triaged};
+use crate::when::{built, time, uptime};
+use crate::{image_file, next, stack};
 
-/// Frames a report shows; the rest is a tool call away.
-const FRAMES: usize = 16;
-
-fn cause(cause: Cause) -> &'static str {
-    match cause {
+fn cause(verdict: &Verdict) -> &'static str {
+    match verdict.cause {
         Cause::Application => "application",
         Cause::Driver => "driver",
         Cause::Memory => "memory",
         Cause::Disk => "disk",
         Cause::Power => "power",
         Cause::Hang => "hang",
+        Cause::CantTell if verdict.confidence == Confidence::High => "none, the dump was asked for",
         Cause::CantTell => "can't tell",
     }
 }
 
-fn sureness(confidence: Confidence) -> &'static str {
-    match confidence {
+/// How sure the cause is; nothing where there is none.
+fn sureness(verdict: &Verdict) -> Option<&'static str> {
+    let words = match verdict.confidence {
         Confidence::Low => "a guess",
         Confidence::Medium => "likely",
         Confidence::High => "sure",
-    }
+    };
+    (verdict.cause != Cause::CantTell).then_some(words)
 }
 
 fn verdict(triaged: &Triaged) -> Option<&Verdict> {
@@ -39,7 +43,7 @@ fn verdict(triaged: &Triaged) -> Option<&Verdict> {
     }
 }
 
-fn analysis(triaged: &Triaged) -> Option<&Analysis> {
+pub(crate) fn analysis(triaged: &Triaged) -> Option<&Analysis> {
     match &triaged.crash {
         Crash::BugCheck(triage) => Some(&triage.analysis),
         Crash::Exception(triage) => Some(&triage.analysis),
@@ -74,45 +78,57 @@ pub(crate) fn failure(failure: &Failure) -> String {
     }
 }
 
-/// A dump in two lines, for lists.
+/// What is said of a file without a crash.
+fn no_crash(triaged: &Triaged) -> String {
+    match &triaged.crash {
+        Crash::None { .. } if triaged.is_image() => image_file::sentence(triaged),
+        Crash::None { why, .. } => {
+            let told = ["no exception recorded: ", "this kernel dump is not a crash dump: "];
+            let why = told.iter().find_map(|start| why.strip_prefix(start)).unwrap_or(why);
+            format!("No crash is recorded in this dump: {}.", why.trim_end_matches('.'))
+        }
+        Crash::BugCheck(_) | Crash::Exception(_) => String::new(),
+    }
+}
+
+/// A dump in a few lines, for lists.
 pub(crate) fn short(triaged: &Triaged, style: Style) -> String {
     let path = style.bold(&plain(&triaged.path.display().to_string()));
     let text = match verdict(triaged) {
         Some(verdict) => {
-            format!(
-                "{} ({}, {})",
-                plain(&verdict.sentence),
-                cause(verdict.cause),
-                sureness(verdict.confidence)
-            )
+            let sure = sureness(verdict).map(|sure| format!(" ({}, {sure})", cause(verdict)));
+            format!("{}{}", plain(&verdict.sentence), sure.unwrap_or_default())
         }
-        None => format!("No crash is recorded in it: {}", plain(why_none(triaged))),
+        None => plain(&no_crash(triaged)),
     };
-    let bucket =
-        bucket(triaged).map(|bucket| format!("\n  {}", style.cyan(&plain(&bucket)))).unwrap_or_default();
+    let bucket = bucket(triaged).map(|bucket| format!("\n  {}", plain(&bucket))).unwrap_or_default();
     format!("{path}\n  {text}{bucket}")
 }
 
-/// Why a dump without a crash has none.
-fn why_none(triaged: &Triaged) -> &str {
-    match &triaged.crash {
-        Crash::None { why, .. } => why,
-        Crash::BugCheck(_) | Crash::Exception(_) => "",
-    }
+/// Lines of a report.
+pub(crate) struct Report {
+    pub(crate) style: Style,
+    pub(crate) lines: Vec<String>,
 }
 
-struct Report {
-    style: Style,
-    lines: Vec<String>,
-}
+/// Columns of a label and the space behind it.
+const LABEL: usize = 9;
 
 impl Report {
-    /// A labelled line; an empty label continues the one above.
-    fn add(&mut self, label: &str, text: impl AsRef<str>) {
-        let label = self.style.dim(&format!("{label:<9}"));
-        self.lines.push(format!("{label}{}", plain(text.as_ref())));
+    /// A labelled line, wrapped where the terminal ends; an empty label continues the one above.
+    pub(crate) fn add(&mut self, label: &str, text: impl AsRef<str>) {
+        let mut label = self.style.dim(&format!("{label:<LABEL$}"));
+        for line in self.style.wrapped(&plain(text.as_ref()), LABEL) {
+            self.lines.push(format!("{label}{line}"));
+            label = " ".repeat(LABEL);
+        }
     }
-    fn maybe(&mut self, label: &str, text: Option<impl AsRef<str>>) {
+    /// The same in one line, however long: something to be copied.
+    pub(crate) fn add_whole(&mut self, label: &str, text: &str) {
+        let label = self.style.dim(&format!("{label:<LABEL$}"));
+        self.lines.push(format!("{label}{}", plain(text)));
+    }
+    pub(crate) fn maybe(&mut self, label: &str, text: Option<impl AsRef<str>>) {
         if let Some(text) = text {
             self.add(label, text);
         }
@@ -120,7 +136,7 @@ impl Report {
     fn gap(&mut self) {
         self.lines.push(String::new());
     }
-    fn heading(&mut self, text: &str) {
+    pub(crate) fn heading(&mut self, text: &str) {
         self.gap();
         self.lines.push(self.style.bold(text));
     }
@@ -131,28 +147,30 @@ pub(crate) fn full(triaged: &Triaged, style: Style) -> String {
     let mut report = Report { style, lines: Vec::new() };
     opening(&mut report, triaged);
     report.gap();
-    let (frames, truncated) = match &triaged.crash {
-        Crash::BugCheck(triage) => {
-            bug_check(&mut report, triage);
-            (&triage.frames, triage.frames_truncated)
-        }
-        Crash::Exception(triage) => {
-            exception(&mut report, triage);
-            (&triage.frames, triage.frames_truncated)
-        }
-        Crash::None { why, frames } => {
-            report.add("What", why);
-            (frames, false)
-        }
-    };
-    who(&mut report, triaged);
-    system(&mut report, triaged);
+    match &triaged.crash {
+        Crash::BugCheck(triage) => bug_check(&mut report, triage),
+        Crash::Exception(triage) => exception(&mut report, triaged, triage),
+        Crash::None { .. } => {}
+    }
+    if triaged.is_image() {
+        image_file::rows(&mut report, triaged);
+    } else {
+        who(&mut report, triaged);
+        system(&mut report, triaged);
+    }
     if let Some(analysis) = analysis(triaged) {
         report.maybe("Bucket", analysis.failure_bucket_id.as_ref());
         report.maybe("", analysis.failure_id_hash.as_ref().map(|hash| format!("{{{hash}}}")));
     }
-    stack(&mut report, frames, truncated);
-    next(&mut report, triaged);
+    notes(&mut report, triaged);
+    match &triaged.crash {
+        Crash::BugCheck(triage) => stack::rows(&mut report, &triage.frames, triage.frames_truncated, None),
+        Crash::Exception(triage) => {
+            stack::rows(&mut report, &triage.frames, triage.frames_truncated, triage.recursion.as_ref());
+        }
+        Crash::None { frames, .. } => stack::rows(&mut report, frames, false, None),
+    }
+    next::rows(&mut report, triaged);
     report.lines.push(String::new());
     report.lines.join("\n")
 }
@@ -160,22 +178,16 @@ pub(crate) fn full(triaged: &Triaged, style: Style) -> String {
 fn opening(report: &mut Report, triaged: &Triaged) {
     let style = report.style;
     report.lines.push(style.dim(&plain(&triaged.path.display().to_string())));
-    let Some(verdict) = verdict(triaged) else {
-        let text = if triaged.opened.kind == "image" {
-            "This is an image, not a dump: nothing crashed in it."
-        } else {
-            "No crash is recorded in this dump."
-        };
-        report.lines.push(style.bold(text));
-        return;
-    };
-    let sure = match verdict.confidence {
-        Confidence::High => style.green(sureness(verdict.confidence)),
-        Confidence::Medium => style.yellow(sureness(verdict.confidence)),
-        Confidence::Low => style.red(sureness(verdict.confidence)),
-    };
-    report.lines.push(style.bold(&plain(&verdict.sentence)));
-    report.lines.push(format!("Cause: {} ({sure})", cause(verdict.cause)));
+    let sentence = sentence(triaged).unwrap_or_else(|| no_crash(triaged));
+    for line in style.wrapped(&plain(&sentence), 0) {
+        report.lines.push(style.bold(&line));
+    }
+    let Some(verdict) = verdict(triaged) else { return };
+    let sure = sureness(verdict).map(|sure| match verdict.confidence {
+        Confidence::High => format!(" ({})", style.green(sure)),
+        Confidence::Medium | Confidence::Low => format!(" ({sure})"),
+    });
+    report.lines.push(format!("Cause: {}{}", cause(verdict), sure.unwrap_or_default()));
 }
 
 fn status(status: &StatusInfo) -> String {
@@ -187,43 +199,45 @@ fn status(status: &StatusInfo) -> String {
 
 fn bug_check(report: &mut Report, triage: &CrashTriage) {
     let check = &triage.bug_check;
-    let name = check.name.as_deref().unwrap_or("(no known name)");
+    let name = check.name.as_deref().unwrap_or("(a code without a known name)");
     report.add("What", format!("bug check {} {name}", check.code));
     for (index, parameter) in check.parameters.iter().enumerate() {
         let note =
             check.parameter_notes.as_ref().and_then(|notes| notes.get(index)).map_or("", String::as_str);
-        report.add("", format!("{}. {parameter}  {note}", index + 1).trim_end());
+        report.add("", format!("Arg{}: {parameter}  {note}", index + 1).trim_end());
     }
-    let mut why = triage.analysis.leads.iter();
-    report.maybe("Why", why.next().map(|lead| lead.text.as_str()));
-    why.take(6).for_each(|lead| report.add("", &lead.text));
+    // What only points at the place that is shown anyway is no news.
+    let place_at = triage.faulting_frame.as_ref().map(|frame| frame.address);
+    let leads =
+        triage.analysis.leads.iter().filter(|lead| lead.address.is_none() || lead.address != place_at);
+    for (index, lead) in leads.take(7).enumerate() {
+        report.add(if index == 0 { "Why" } else { "" }, &lead.text);
+    }
     match (&triage.faulting_frame, &triage.faulting_frame_note) {
         (Some(frame), _) => report.add("Where", place(frame)),
-        (None, note) => {
-            report.add("Where", format!("no driver frame: {}", note.as_deref().unwrap_or("none found")))
-        }
+        (None, note) => report.maybe("Where", note.as_ref()),
     }
     report.maybe("Blamed", check.driver.as_ref().map(|driver| format!("{driver} (by Windows itself)")));
     report.maybe("Pool tag", triage.analysis.pool_tag.as_ref());
-    report.maybe("Process", triage.process_name.as_ref());
+    let mut process = triage.process_name.clone().unwrap_or_default();
+    if let Some(thread) = &triage.thread {
+        process.push_str(&thread.pid.map(|pid| format!(" (pid {pid:#x})")).unwrap_or_default());
+        process.push_str(&thread.tid.map(|tid| format!(", thread {tid:#x}")).unwrap_or_default());
+        process.push_str(&thread.cpu.map(|cpu| format!(", CPU {cpu}")).unwrap_or_default());
+        process.push_str(&thread.irql.map(|irql| format!(", IRQL {irql}")).unwrap_or_default());
+    }
+    let process = process.trim_start_matches([',', ' ']);
+    report.maybe("Process", (!process.is_empty()).then_some(process));
 }
 
-fn exception(report: &mut Report, triage: &ExceptionTriage) {
+fn exception(report: &mut Report, triaged: &Triaged, triage: &ExceptionTriage) {
     let record = &triage.exception;
     match &record.name {
         // The message's inserts are not filled in; the summary says it better.
         Some(name) if triage.summary.is_some() => report.add("What", format!("{} {name}", record.code)),
         _ => report.add("What", status(&record.decoded)),
     }
-    report.maybe("Why", triage.summary.as_ref());
-    if let Some(access) = &triage.access {
-        report.add("", format!("{} of {}", access.operation.name(), access.address));
-        report.maybe("", access.io_status.as_ref().map(|io| format!("the I/O failed: {}", status(io))));
-    }
-    if let Some(fail_fast) = &triage.fail_fast {
-        let name = fail_fast.subcode_name.clone().or(fail_fast.subcode.map(|code| code.to_string()));
-        report.maybe("", name.map(|name| format!("fast fail {name}")));
-    }
+    why(report, triage);
     if let Some(thrown) = &triage.thrown {
         let name = thrown.type_name.as_ref().or(thrown.mangled_name.as_ref());
         let name = name.map_or("an object of unknown type", String::as_str);
@@ -239,9 +253,6 @@ fn exception(report: &mut Report, triage: &ExceptionTriage) {
     report.maybe("CLR", triage.clr.as_ref().map(|clr| status(&clr.hresult)));
     triage.stowed.iter().for_each(|stowed| report.add("Stowed", status(&stowed.hresult)));
     report.maybe("Heap", triage.heap.as_ref().and_then(|heap| heap.failure_name.as_ref()));
-    if let Some(recursion) = &triage.recursion {
-        report.add("Recursion", format!("{} turns of {}", recursion.repeats, recursion.frames.join(" <- ")));
-    }
     let raised = record.address_symbol.clone().unwrap_or_else(|| record.address.to_string());
     let symbol = triage.analysis.symbol_name.as_ref().unwrap_or(&raised);
     // With its source line, where a frame has one.
@@ -252,55 +263,87 @@ fn exception(report: &mut Report, triage: &ExceptionTriage) {
     if module(symbol) != module(&raised) && record.address.0 != 0 {
         report.add("", format!("raised at {raised}"));
     }
+    let pid = triaged.opened.summary.process.as_ref().and_then(|process| process.pid);
+    let pid = pid.map(|pid| format!(" (pid {pid:#x})")).unwrap_or_default();
     let thread = triage.thread_id.map(|thread| format!(", thread {thread:#x}")).unwrap_or_default();
-    report.maybe("Process", triage.process_name.as_ref().map(|name| format!("{name}{thread}")));
+    report.maybe("Process", triage.process_name.as_ref().map(|name| format!("{name}{pid}{thread}")));
+}
+
+/// Why, as far as the sentence at the top has not said it.
+fn why(report: &mut Report, triage: &ExceptionTriage) {
+    match (triage.kind, &triage.access) {
+        // The sentence says what was tried; the instruction and the address are what is new.
+        (ExceptionKind::AccessViolation | ExceptionKind::GuardPage, Some(access)) => {
+            report.add("Why", access_words(access));
+        }
+        (ExceptionKind::InPageError, Some(access)) => {
+            report.maybe("Why", triage.summary.as_ref());
+            report.maybe("", access.io_status.as_ref().map(|io| format!("the I/O failed: {}", status(io))));
+        }
+        // What was thrown follows.
+        (ExceptionKind::CppThrow, _) if triage.thrown.is_some() => {}
+        _ => report.maybe("Why", triage.summary.as_ref()),
+    }
+    if let Some(recursion) = &triage.recursion {
+        if recursion.period > 1 {
+            report.add("", format!("the cycle: {}", recursion.frames.join(" <- ")));
+        }
+        report.maybe("", recursion.called_from.as_ref().map(|from| format!("first called from {from}")));
+    }
+    // Code 7 is what the summary explains; others have only their name.
+    if let Some(fail_fast) = triage.fail_fast.as_ref().filter(|f| f.subcode.is_some_and(|code| code != 7)) {
+        let name = fail_fast.subcode_name.clone().or(fail_fast.subcode.map(|code| code.to_string()));
+        report.maybe("", name.map(|name| format!("fast fail {name}")));
+    }
 }
 
 fn who(report: &mut Report, triaged: &Triaged) {
     let Some(module) = &triaged.module else { return };
-    let mut text = module.loaded_image_name.as_ref().unwrap_or(&module.image_name).clone();
+    let mut text = module.path().to_owned();
     if let Some(version) = &module.version {
         text.push_str(&format!(", version {version}"));
     }
-    let dumped = triaged.opened.summary.dump.as_ref().and_then(|dump| dump.time.as_deref());
-    if let Some(built) = built(module.timestamp, dumped) {
+    if let Some(built) = built(module, &triaged.opened.summary) {
         text.push_str(&format!(", built {built}"));
     }
-    report.add("Who", text);
-}
-
-/// The day an image was built. A reproducible build has a hash where others have a time, which is
-/// seldom a day between the format's beginnings and the dump.
-fn built(timestamp: u32, dumped: Option<&str>) -> Option<String> {
-    const YEAR_1995: u32 = 788_918_400;
-    let day: String = target::value::rfc3339(i64::from(timestamp), 0)?.chars().take(10).collect();
-    (timestamp >= YEAR_1995 && dumped.is_some_and(|dumped| day.as_str() <= dumped)).then_some(day)
+    report.add("Module", text);
 }
 
 fn system(report: &mut Report, triaged: &Triaged) {
     let summary = &triaged.opened.summary;
     let dump = summary.dump.as_ref();
-    if let Some(time) = dump.and_then(|dump| dump.time.as_ref()) {
-        let uptime = dump.and_then(|dump| dump.uptime_ms).map(|ms| {
-            let minutes = ms / 60_000;
-            format!(
-                ", {} d {:02}:{:02} after the system started",
-                minutes / 1440,
-                minutes / 60 % 24,
-                minutes % 60
-            )
-        });
-        report.add("When", format!("{time}{}", uptime.unwrap_or_default()));
+    if let Some(at) = dump.and_then(|dump| dump.time.as_ref()) {
+        let up = dump.and_then(|dump| dump.uptime_ms).map(|ms| format!(", the system was up {}", uptime(ms)));
+        report.add("When", format!("{}{}", time(at), up.unwrap_or_default()));
     }
     let os = summary.os.as_ref().map(|os| format!("Windows {}.{} build {}", os.major, os.minor, os.build));
-    let arch = summary.arch.clone().unwrap_or_default();
-    report.add(
-        "System",
-        format!("{}{}{arch}", os.as_deref().unwrap_or(""), if os.is_some() { ", " } else { "" }),
-    );
+    let processors = summary.processors.filter(|count| *count > 1).map(|count| format!("{count} processors"));
+    let parts: Vec<String> = os.into_iter().chain(summary.arch.clone()).chain(processors).collect();
+    report.maybe("System", (!parts.is_empty()).then(|| parts.join(", ")));
 }
 
-fn place(frame: &FrameInfo) -> String {
+/// What a reader must know of the dump itself and of how it was read.
+fn notes(report: &mut Report, triaged: &Triaged) {
+    let limitations: &[String] = match &triaged.crash {
+        Crash::BugCheck(triage) => &triage.limitations,
+        Crash::Exception(triage) => &triage.limitations,
+        Crash::None { .. } => &[],
+    };
+    let own = triaged.opened.summary.limitation.iter().filter(|_| !triaged.is_image());
+    let analysed = analysis(triaged).and_then(|analysis| analysis.note.as_ref());
+    let mut said: Vec<&str> = Vec::new();
+    for note in own.chain(limitations).chain(analysed) {
+        let known = said.iter().any(|s| s.contains(note.as_str()));
+        // The stack marks guesses itself; symbols and images are what to look at next.
+        if !known && !next::is_covered(note) {
+            report.add(if said.is_empty() { "Note" } else { "" }, note);
+            said.push(note);
+        }
+    }
+}
+
+/// A frame's place, as reports write it.
+pub(crate) fn place(frame: &FrameInfo) -> String {
     let mut text = frame.place();
     if let Some(name) = &frame.unloaded_module {
         text.push_str(&format!(" (where {name} was before it was unloaded)"));
@@ -309,88 +352,4 @@ fn place(frame: &FrameInfo) -> String {
         text.push_str(&format!("  [{}:{}]", source.file, source.line));
     }
     text
-}
-
-fn stack(report: &mut Report, frames: &[FrameInfo], truncated: bool) {
-    if frames.is_empty() {
-        return;
-    }
-    report.heading("Stack");
-    let style = report.style;
-    for frame in frames.iter().take(FRAMES) {
-        let text = plain(&place(frame));
-        let line = match frame.found {
-            _ if frame.inline => format!("   {text} {}", style.dim("(inline)")),
-            Found::Scan => format!("{} {}", style.yellow(" ?"), style.dim(&text)),
-            _ => format!("{:02} {text}", frame.index),
-        };
-        report.lines.push(format!("  {line}"));
-    }
-    if frames.iter().take(FRAMES).any(|frame| frame.found == Found::Scan) {
-        report.lines.push(format!(
-            "  {}",
-            style.dim("? marks guesses: words on the stack that look like return addresses")
-        ));
-    }
-    if truncated || frames.len() > FRAMES {
-        report.lines.push(format!("  {}", style.dim("... and more")));
-    }
-}
-
-/// What to look at next: what is missing, and the calls that go on from here.
-fn next(report: &mut Report, triaged: &Triaged) {
-    report.heading("Look at next");
-    for text in missing(triaged) {
-        report.lines.push(format!("  - {}", plain(&text)));
-    }
-    let mut path = shell_quoted(&triaged.path.display().to_string());
-    for (option, value) in [("--symbols", &triaged.symbols), ("--images", &triaged.images)] {
-        if let Some(value) = value {
-            path.push_str(&format!(" {option} {}", shell_quoted(value)));
-        }
-    }
-    let command = match triaged.crash {
-        _ if triaged.opened.kind == "image" => "lmv",
-        Crash::BugCheck(_) => "!thread; lmv",
-        Crash::Exception(_) | Crash::None { .. } => "~*k",
-    };
-    let mut calls =
-        vec![format!("windbg-mcp call execute --dump {path} --json '{{\"command\": \"{command}\"}}'")];
-    if let Some(module) = &triaged.module {
-        let name: String =
-            module.name.chars().filter(|c| c.is_alphanumeric() || "_-.".contains(*c)).collect();
-        calls.push(format!("windbg-mcp call modules --dump {path} --json '{{\"filter\": \"{name}\"}}'"));
-    }
-    for call in calls {
-        report.lines.push(format!("  {}", plain(&call)));
-    }
-}
-
-fn missing(triaged: &Triaged) -> Vec<String> {
-    let mut out = Vec::new();
-    let (limitations, note) = match &triaged.crash {
-        Crash::BugCheck(triage) => (triage.limitations.clone(), triage.analysis.note.clone()),
-        Crash::Exception(triage) => (triage.limitations.clone(), triage.analysis.note.clone()),
-        Crash::None { .. } => (Vec::new(), None),
-    };
-    out.extend(triaged.opened.summary.limitation.clone());
-    for limitation in limitations {
-        if !out.contains(&limitation) {
-            out.push(limitation);
-        }
-    }
-    out.extend(note);
-    if let Some(module) = &triaged.module
-        && matches!(module.symbols.as_str(), "none" | "deferred" | "export")
-        && let Some(note) = &module.symbols_note
-    {
-        out.push(format!("{} has no symbols: {note}", module.image_name));
-    }
-    out
-}
-
-/// A path as a shell takes it.
-fn shell_quoted(path: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '\\' | ':');
-    if path.chars().all(plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }
 }

@@ -11,6 +11,10 @@ fn bucket(triaged: &Triaged) -> String {
     report::bucket(triaged).unwrap_or_else(|| "(no crash recorded)".to_owned())
 }
 
+fn counted(count: usize, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
 /// The table: most frequent first.
 pub(crate) fn text(outcomes: &[Outcome], style: Style) -> String {
     let mut buckets: BTreeMap<String, Vec<&Triaged>> = BTreeMap::new();
@@ -23,14 +27,14 @@ pub(crate) fn text(outcomes: &[Outcome], style: Style) -> String {
     let mut out = format!(
         "\n{}\n",
         style.bold(&format!(
-            "{} dumps: {} triaged in {} buckets, {failed} failed",
-            outcomes.len(),
+            "{}: {} triaged in {}, {failed} failed",
+            counted(outcomes.len(), "dump"),
             outcomes.len() - failed,
-            rows.len()
+            counted(rows.len(), "bucket")
         ))
     );
     for (name, dumps) in rows {
-        out.push_str(&format!("{:>5}  {}\n", dumps.len(), style.cyan(&plain(&name))));
+        out.push_str(&format!("{:>5}  {}\n", dumps.len(), style.bold(&plain(&name))));
         if let Some(sentence) = dumps.first().and_then(|triaged| report::sentence(triaged)) {
             out.push_str(&format!("       {}\n", plain(&sentence)));
         }

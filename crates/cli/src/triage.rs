@@ -52,6 +52,33 @@ pub(crate) struct ModuleRow {
     pub(crate) symbols: String,
     #[serde(default)]
     pub(crate) symbols_note: Option<String>,
+    #[serde(default)]
+    pub(crate) pdb: Option<PdbRow>,
+}
+
+/// The PDB an image names.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct PdbRow {
+    pub(crate) name: String,
+    /// GUID and age as a symbol store writes them.
+    pub(crate) key: String,
+}
+
+impl ModuleRow {
+    /// The path it was loaded from, else its name.
+    pub(crate) fn path(&self) -> &str {
+        self.loaded_image_name.as_ref().unwrap_or(&self.image_name)
+    }
+
+    /// Whether it lies where Windows keeps its own images.
+    pub(crate) fn is_system(&self) -> bool {
+        let path = self.path().to_ascii_lowercase().replace('/', "\\");
+        path.contains("\\windows\\") || path.starts_with("\\systemroot\\")
+    }
+
+    pub(crate) fn lacks_symbols(&self) -> bool {
+        matches!(self.symbols.as_str(), "none" | "export")
+    }
 }
 
 /// A triaged dump.
@@ -67,6 +94,13 @@ pub(crate) struct Triaged {
     pub(crate) module: Option<ModuleRow>,
     /// The same as JSON: the tool's own answer.
     pub(crate) answer: Value,
+}
+
+impl Triaged {
+    /// Whether the file is an image and no dump.
+    pub(crate) fn is_image(&self) -> bool {
+        self.opened.kind == "image"
+    }
 }
 
 /// A dump that was not.
@@ -176,7 +210,14 @@ async fn one(asker: Asker, args: Map<String, Value>) -> Outcome {
     let opened: Opened = asker.read("open_dump", &answer)?;
     let result = async {
         let (crash, triage) = crash(&asker, &opened).await?;
-        let module = match suspect(&crash) {
+        let image = opened.summary.primary_module.as_ref().filter(|_| opened.kind == "image");
+        if let Some(image) = image {
+            // A name asked for is what loads symbols.
+            let mut args = routed(&opened.session_id);
+            args.insert("command".into(), json!(format!("ln {}", image.start)));
+            let _ = asker.ask("execute", args).await;
+        }
+        let module = match suspect(&crash).or(image.map(|image| image.name.as_str())) {
             Some(name) => module(&asker, &opened, name).await,
             None => None,
         };

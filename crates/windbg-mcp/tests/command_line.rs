@@ -93,7 +93,7 @@ fn a_folder_is_summed_up_by_bucket() {
     let output = run(&["triage", folder.path().to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     let text = out(&output);
-    assert!(text.contains("4 dumps: 3 triaged in 1 buckets, 1 failed"), "{text}");
+    assert!(text.contains("4 dumps: 3 triaged in 1 bucket, 1 failed"), "{text}");
     assert!(err(&output).contains("broken.dmp"), "{}", err(&output));
 }
 

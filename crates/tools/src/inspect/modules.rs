@@ -34,6 +34,8 @@ pub(crate) struct Params {
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct Pdb {
+    /// File name, as the image records it.
+    name: String,
     guid: Guid,
     age: u32,
     /// Symbol-store key.
@@ -131,7 +133,13 @@ fn row(target: &dyn Target, module: &Module) -> Row {
         timestamp: module.timestamp,
         checksum: module.checksum,
         version: module.file_version.map(|[a, b, c, d]| format!("{a}.{b}.{c}.{d}")),
-        pdb: pdb.map(|pdb| Pdb { guid: pdb.guid, age: pdb.age, key: pdb.key(), unmatched }),
+        pdb: pdb.map(|pdb| Pdb {
+            name: pdb.file_name().to_owned(),
+            guid: pdb.guid,
+            age: pdb.age,
+            key: pdb.key(),
+            unmatched,
+        }),
     }
 }
 
