@@ -62,9 +62,13 @@ impl DbgEng {
         };
         match status {
             DEBUG_STATUS_NO_DEBUGGEE => {
-                let exited = self.exited_with();
-                self.set_gone("a command let go of the target, or it ended".to_owned(), exited.is_some());
-                note(text, "the engine holds no target any more");
+                let what = match self.exited_with() {
+                    Some(code) => format!("the process ended with exit code {code:#x} ({code})"),
+                    None if self.is_live() => "the process was let go of".to_owned(),
+                    None => "the dump was closed".to_owned(),
+                };
+                note(text, &format!("the engine holds no target any more: {what}"));
+                self.set_gone(format!("a command ended the session with it: {what}"));
             }
             DEBUG_STATUS_RESTART_REQUESTED => note(text, "the engine was asked to restart the target"),
             _ if self.is_live() && self.running() => self.pump_command(before, halt, text),

@@ -89,14 +89,6 @@ pub(crate) enum Origin {
     Attached(Vec<u32>),
 }
 
-/// How the target left.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Gone {
-    pub(crate) why: String,
-    /// It ran to its end, as against being let go of by a command.
-    pub(crate) exited: bool,
-}
-
 /// One engine, one target. Created and used on one thread; see [`DbgEng::breaker`] for the others.
 pub struct DbgEng {
     pub(crate) client: IDebugClient5,
@@ -120,7 +112,7 @@ pub struct DbgEng {
     pub(crate) pdbs: Pdbs,
     pub(crate) remembered: RefCell<BTreeMap<u32, Remembered>>,
     /// Why there is no target any more.
-    pub(crate) gone: RefCell<Option<Gone>>,
+    pub(crate) gone: RefCell<Option<String>>,
     /// A launched process that was never resumed.
     pub(crate) first_resume: Cell<bool>,
     /// A break was raised whose stop has not come yet.
@@ -223,8 +215,8 @@ impl DbgEng {
 
     /// Refuses when there is no target: text driven into an engine without one can fault inside it.
     pub(crate) fn alive(&self) -> Result<(), TargetError> {
-        if let Some(gone) = &*self.gone.borrow() {
-            return Err(TargetError::Gone(gone.why.clone()));
+        if let Some(why) = &*self.gone.borrow() {
+            return Err(TargetError::Gone(why.clone()));
         }
         if self.status() == DEBUG_STATUS_NO_DEBUGGEE {
             return Err(TargetError::Gone("the engine holds no target any more".to_owned()));
@@ -232,8 +224,8 @@ impl DbgEng {
         Ok(())
     }
 
-    pub(crate) fn set_gone(&self, why: String, exited: bool) {
-        self.gone.borrow_mut().get_or_insert(Gone { why, exited });
+    pub(crate) fn set_gone(&self, why: String) {
+        self.gone.borrow_mut().get_or_insert(why);
         self.generation.set(self.generation.get() + 1);
         *self.modules.borrow_mut() = Some(Arc::default());
     }
@@ -252,18 +244,55 @@ impl Drop for DbgEng {
     }
 }
 
-/// An empty path makes the engine fall back to its own default, which reaches out to the internet; a
-/// folder that is not there does not.
+/// What is said for an empty path: that would make the engine fall back to its own default, which
+/// reaches out to the internet; a folder that is not there does not.
+const NOWHERE: &str = "C:\\windbg-mcp-no-symbols";
+
+/// The path without what would reach out, unless the network is allowed.
 pub(crate) fn engine_symbol_path(paths: &SymbolPaths) -> String {
-    let wanted = paths.symbols.trim();
-    if wanted.is_empty() {
-        "C:\\windbg-mcp-no-symbols".to_owned()
-    } else {
-        crate::wine::windows_search_path(wanted)
-    }
+    let elements = paths.symbols.split(';').map(str::trim).filter(|e| !e.is_empty());
+    let kept: Vec<String> = elements
+        .filter_map(|element| if paths.network { Some(element.to_owned()) } else { offline(element) })
+        .collect();
+    if kept.is_empty() { NOWHERE.to_owned() } else { kept.join(";") }
+}
+
+/// `srv*DIR*URL` is `srv*DIR`; `srv*URL` is nothing, nor is a bare `srv*`, which means Microsoft's.
+fn offline(element: &str) -> Option<String> {
+    let is_url = |part: &&str| part.contains("://");
+    let parts: Vec<&str> = element.split('*').filter(|part| !is_url(part)).collect();
+    let keyword = parts.first().map(|p| p.to_ascii_lowercase()).unwrap_or_default();
+    let needed = match keyword.as_str() {
+        "srv" => 2,
+        "symsrv" => 3,
+        _ => 1,
+    };
+    let places = parts.iter().skip(needed - 1).any(|part| !part.is_empty());
+    (parts.len() >= needed && places).then(|| parts.join("*"))
 }
 
 /// `IMAGE_FILE_MACHINE_*` as the engine answers it.
 pub(crate) fn machine_of(processor_type: u32) -> Option<Machine> {
     Machine::from_image(u16::try_from(processor_type).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_the_network_no_url_reaches_the_engine() {
+        let path = |symbols: &str, network| {
+            engine_symbol_path(&SymbolPaths { symbols: symbols.to_owned(), images: String::new(), network })
+        };
+        let url = "https://msdl.microsoft.com/download/symbols";
+        assert_eq!(path(&format!("D:\\s;srv*D:\\c*{url};cache*D:\\x"), false), "D:\\s;srv*D:\\c;cache*D:\\x");
+        assert_eq!(path(&format!("srv*{url}"), false), NOWHERE);
+        assert_eq!(path(url, false), NOWHERE);
+        assert_eq!(path("srv*", false), NOWHERE);
+        assert_eq!(path(&format!("symsrv*symsrv.dll*D:\\c*{url}"), false), "symsrv*symsrv.dll*D:\\c");
+        assert_eq!(path(&format!("symsrv*symsrv.dll*{url}"), false), NOWHERE);
+        assert_eq!(path("", true), NOWHERE);
+        assert_eq!(path(&format!("srv*{url}"), true), format!("srv*{url}"));
+    }
 }

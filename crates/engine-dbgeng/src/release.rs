@@ -32,12 +32,14 @@ impl DbgEng {
         Ok(self.ending())
     }
 
+    /// A raw command may have let go of it before, one way or the other: the process itself tells.
     fn ending(&self) -> Ending {
-        let exited = self.gone.borrow().as_ref().is_some_and(|gone| gone.exited);
+        let earlier = self.gone.borrow().is_some();
         match &self.origin {
             Origin::Dump => Ending::Closed,
+            Origin::Launched if earlier && self.exited_with().is_none() => Ending::Detached,
             Origin::Launched => Ending::Terminated,
-            Origin::Attached(_) if exited => Ending::Closed,
+            Origin::Attached(_) if earlier && self.exited_with().is_some() => Ending::Closed,
             Origin::Attached(_) => Ending::Detached,
         }
     }

@@ -183,7 +183,7 @@ impl DbgEng {
     fn ended(&self, cause: Option<Cause>) -> RunStop {
         let code = self.exited_with();
         let said = code.map(|c| format!(" with exit code {c:#x} ({c})")).unwrap_or_default();
-        self.set_gone(format!("the process ended{said}"), true);
+        self.set_gone(format!("the process ended{said}"));
         self.watchdog.drain();
         RunStop {
             reason: StopReason::Exited { code },
@@ -307,12 +307,9 @@ impl DbgEng {
         if self.read_u8(self.narrow(ip)) != Ok(INT3) {
             return;
         }
-        let name = match self.facts.machine {
-            target::Machine::X64 => "rip",
-            target::Machine::X86 => "eip",
-            _ => return,
-        };
-        if let Err(error) = target::Write::set_register(self, name, self.narrow(ip).wrapping_add(1)) {
+        let past = self.narrow(ip).wrapping_add(1);
+        let set = |name| target::Write::set_register(self, name, past);
+        if let Err(error) = set("rip").or_else(|_| set("eip")) {
             tracing::warn!("the break-in thread stays at its break instruction: {error}");
         }
     }

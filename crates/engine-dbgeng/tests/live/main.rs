@@ -4,6 +4,9 @@
 //! `cargo test -p engine-dbgeng --target x86_64-pc-windows-gnu --target-dir target/windows`, on Linux
 //! after `cargo xtask lab`.
 
+// clippy.toml allows these in #[test] functions, which these cases are by another name.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 #[cfg(windows)]
 mod breakpoints;
 #[cfg(windows)]

@@ -16,6 +16,9 @@ pub(crate) const CASES: &[crate::harness::Case] = &[
     ("attach_to_no_process", attach_to_no_process),
     ("dropping_an_attached_target_detaches", dropping_detaches),
     ("launched_ends_with_its_session", launched_ends),
+    ("a_raw_detach_leaves_it_running", a_raw_detach),
+    ("a_raw_quit_of_an_attached_process", a_raw_quit),
+    ("handles_do_not_grow", handles_do_not_grow),
     ("processes_are_listed", processes_are_listed),
 ];
 
@@ -99,6 +102,49 @@ fn launched_ends() {
     drop(engine);
     let left = engine_dbgeng::processes(&crate::harness::engine_folder()).unwrap();
     assert!(left.iter().all(|(id, _)| *id != pid), "{left:?}");
+}
+
+fn a_raw_detach() {
+    // It ends by itself, two seconds later.
+    let engine = crate::harness::launched("victim.exe", "40 50");
+    let output = crate::harness::execute(&engine, ".detach");
+    assert!(output.text.contains("was let go of"), "{output:?}");
+    assert_eq!(engine.release().unwrap(), Ending::Detached);
+    let mut spin = Spin::start("spin.exe");
+    let engine = spin.attach();
+    crate::harness::execute(&engine, ".detach");
+    assert_eq!(engine.release().unwrap(), Ending::Detached);
+    assert!(spin.lives());
+}
+
+fn a_raw_quit() {
+    let mut spin = Spin::start("spin.exe");
+    let engine = spin.attach();
+    let output = crate::harness::execute(&engine, "q");
+    assert!(output.text.contains("holds no target any more"), "{output:?}");
+    // Under Wine it lives on, on Windows it ends: the answer is what is so.
+    let expected = if spin.lives() { Ending::Detached } else { Ending::Closed };
+    assert_eq!(engine.release().unwrap(), expected);
+}
+
+fn handles_do_not_grow() {
+    let count = || {
+        let mut handles = 0;
+        // SAFETY: the pseudo handle is always valid, the pointer is to a local.
+        unsafe {
+            use windows::Win32::System::Threading::{GetCurrentProcess, GetProcessHandleCount};
+            GetProcessHandleCount(GetCurrentProcess(), &mut handles).unwrap();
+        }
+        handles
+    };
+    let cycle = || {
+        assert_eq!(crate::harness::launched("thrower.exe", "quit 0").release().unwrap(), Ending::Terminated)
+    };
+    (0..3).for_each(|_| cycle());
+    let before = count();
+    (0..20).for_each(|_| cycle());
+    let after = count();
+    assert!(after <= before + 5, "{before} handles, then {after}");
 }
 
 fn processes_are_listed() {
