@@ -69,9 +69,9 @@ pub(crate) fn walk(target: &dyn Target, from: &Context, limit: usize, halt: &Hal
     };
     if lost && limit > frames.len() {
         append_scan(target, from, limit, &mut frames, halt);
-        // The walker advises what was just done.
-        limitations.iter_mut().for_each(|text| *text = text.replace(SCAN_ADVICE, ""));
     }
+    // Where a scan is worth it, it was just made.
+    limitations.iter_mut().for_each(|text| *text = text.replace(SCAN_ADVICE, ""));
     Walk::new(frames, stack.end, limitations)
 }
 

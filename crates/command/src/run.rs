@@ -80,11 +80,19 @@ impl<'a> Run<'a> {
 
     pub(crate) fn evaluate(&self, text: &str) -> Result<u64> {
         let text = text.trim();
+        if text == "." {
+            return Ok(self.context()?.ip());
+        }
         expression::evaluate(text, &self.scope()).map_err(|e| named(e, text))
     }
     /// The expression `text` starts with, and what follows it.
     pub(crate) fn evaluate_prefix<'t>(&self, text: &'t str) -> Result<(u64, &'t str)> {
         let text = text.trim_start();
+        // The current instruction, as in `u .` and `ub . L4`.
+        if let Some(rest) = text.strip_prefix('.').filter(|r| r.is_empty() || r.starts_with(char::is_whitespace))
+        {
+            return Ok((self.context()?.ip(), rest.trim_start()));
+        }
         let (value, used) = expression::evaluate_prefix(text, &self.scope()).map_err(|e| named(e, text))?;
         Ok((value, text[used..].trim_start()))
     }

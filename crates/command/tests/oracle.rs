@@ -286,3 +286,15 @@ fn every_command_answers_on_every_dump() {
         }
     }
 }
+
+/// `.` is the current instruction, alone and before a length.
+#[test]
+fn a_point_is_the_current_instruction() {
+    let Some(data) = test_data::shared() else { return };
+    let case = open(&data, "user/crash_x86/crash_x86.dmp");
+    for (short, long) in [("u . L3", "u @eip L3"), ("ln .", "ln @eip"), ("db . L8", "db @eip L8")] {
+        let both = (case.ours(&format!(".ecxr; {short}")), case.ours(&format!(".ecxr; {long}")));
+        assert_eq!(both.0, both.1);
+        assert!(!both.0.iter().any(|line| line.contains("ERROR")), "{:?}", both.0);
+    }
+}

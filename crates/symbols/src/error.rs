@@ -16,7 +16,7 @@ pub enum SymbolError {
     /// The right format, damaged: `what` names the structure.
     #[error("the symbol file is damaged: {0}; get it again from its source")]
     Damaged(String),
-    #[error("no type named `{0}` is defined in these symbols; `find types` lists names with wildcards")]
+    #[error("no type named `{0}` is defined in these symbols; `dt MODULE!*part*` lists those that match")]
     NoSuchType(String),
     /// The source has no types at all.
     #[error("{0} symbols hold no types; a PDB or an ISF is needed")]
