@@ -25,6 +25,8 @@ pub(crate) struct Image {
     pub(crate) reason: String,
     /// It sees this machine's files on Wine's drive Z.
     pub(crate) under_wine: bool,
+    /// Wine's prefix it lives in.
+    pub(crate) prefix: Option<PathBuf>,
 }
 
 impl Image {
@@ -60,6 +62,7 @@ fn plain(config: &Config, program: PathBuf, engine: &str, reason: &str) -> Image
         ready: config.worker_ready,
         reason: reason.to_owned(),
         under_wine: false,
+        prefix: None,
     }
 }
 
@@ -114,6 +117,7 @@ fn under_wine(config: &Config, request: &OpenRequest, why: &str) -> Result<Vec<I
             image.ready = config.worker_ready.max(FIRST_START);
         }
         image.under_wine = true;
+        image.prefix = setup.prefix;
         image
     };
     let (setup, facts) = wine::facts(config, Arch::X64, request.wine_prefix());

@@ -33,6 +33,8 @@ mod scope;
 mod session;
 mod stderr;
 mod wine;
+#[cfg(unix)]
+mod wine_server;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

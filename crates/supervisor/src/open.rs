@@ -185,6 +185,10 @@ impl Scope {
             held.forget(client.shared.config.history);
         }
         attend(&session, worker.child, worker.input, worker.output, outgoing);
+        #[cfg(unix)]
+        if let Some(prefix) = &image.prefix {
+            tokio::spawn(crate::wine_server::watch(Arc::clone(&session), prefix.clone()));
+        }
         drop(slot);
         self.milestones.say(format!("engine worker started (pid {pid}); opening the target"));
         Ok(session)

@@ -69,8 +69,18 @@ impl Tool for Execute {
 
 impl WorkerTool for Execute {
     fn run(job: &mut Job<'_>, params: Params) -> Result<Output, ToolError> {
-        let printed = job.commands.execute(job.target, &params.command, job.halt)?;
-        let (text, omitted) = clip(printed.text, OUTPUT_LIMIT);
-        Ok(Output { text, cut_short: printed.cut_short, omitted })
+        // An engine's own interpreter knows every command; ours serves where there is none.
+        let (text, cut_short) = match job.target.command() {
+            Some(command) => {
+                let printed = command.execute(&params.command, job.halt)?;
+                (printed.text, printed.cut_short)
+            }
+            None => {
+                let printed = job.commands.execute(job.target, &params.command, job.halt)?;
+                (printed.text, printed.cut_short)
+            }
+        };
+        let (text, omitted) = clip(text, OUTPUT_LIMIT);
+        Ok(Output { text, cut_short, omitted })
     }
 }
