@@ -137,7 +137,8 @@ fn install(engine: &Engine) -> Result<()> {
 
 /// Rust's standard library imports `ProcessPrng`, which Wine 8 lacks. The shim goes beside test
 /// executables only, never into a release.
-fn shim(compiler: &str, name: &str) -> Result<()> {
+/// Builds our stand-in for `bcryptprimitives.dll`, which Wine before 10 lacks, into the lab.
+pub(crate) fn shim(compiler: &str, name: &str) -> Result<()> {
     let folder = folder().join(name);
     let built = folder.join("bcryptprimitives.dll");
     if built.is_file() {

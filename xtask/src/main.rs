@@ -1,5 +1,6 @@
 //! Every chore of this repository: `cargo xtask --help`.
 
+mod dist;
 mod fixtures;
 mod kernel_fixture;
 mod lab;
@@ -8,6 +9,7 @@ mod prerequisite;
 mod process;
 mod suite;
 mod tables;
+mod windows;
 mod wine;
 mod wine_run;
 
@@ -48,6 +50,16 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         words: Vec<String>,
     },
+    /// Builds the Windows worker that Wine runs into `target/share/wine`, where the programs find it.
+    WineWorker {
+        #[arg(long)]
+        release: bool,
+        /// The 32-bit one too.
+        #[arg(long)]
+        x86: bool,
+    },
+    /// Builds the release archives for this system and for Windows into `target/dist`.
+    Dist,
     /// Side-by-side speed and memory figures: release build, triage, reads (spec 80 section 13).
     Bench,
     /// Mutates copies of small dumps and PDBs and opens each in a worker: no death, no hang.
@@ -68,6 +80,8 @@ fn main() {
             tables::generate(&windows, &process::root().join("crates/analysis-status/data"))
         }
         Chore::Lab => lab::set_up(),
+        Chore::WineWorker { release, x86 } => windows::wine_worker(release, x86),
+        Chore::Dist => dist::build(),
         Chore::WineRun { words } => wine_run::run(&words).map(|code| {
             if code != 0 {
                 std::process::exit(code);

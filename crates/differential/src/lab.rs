@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 pub struct Lab {
     pub engine_dir: PathBuf,
-    /// The Windows build that Wine runs.
+    /// The Windows build that Wine runs; `WINDBG_MCP_WINE_WORKER` names another.
     pub worker: PathBuf,
     pub prefix: PathBuf,
 }
@@ -21,7 +21,8 @@ impl Lab {
         let folder = root.join(".lab");
         let lab = Self {
             engine_dir: folder.join("dbgeng-x64"),
-            worker: root.join("target/wine-worker/windbg-mcp.exe"),
+            worker: std::env::var_os("WINDBG_MCP_WINE_WORKER")
+                .map_or_else(|| root.join("target/share/wine/windbg-mcp.exe"), PathBuf::from),
             prefix: folder.join("prefix"),
         };
         if !lab.engine_dir.join("dbgeng.dll").is_file() || !lab.prefix.join("system.reg").is_file() {

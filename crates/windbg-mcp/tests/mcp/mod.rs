@@ -55,8 +55,13 @@ impl Client {
     /// A server that was not spoken to yet.
     pub fn mute(era: Era, environment: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_windbg-mcp"));
-        command.env_remove("_NT_SYMBOL_PATH").env_remove("_NT_EXECUTABLE_IMAGE_PATH").env("RUST_LOG", "warn");
         command.envs(environment.iter().copied());
+        Self::of(command, era)
+    }
+
+    /// The server that `command` starts, not spoken to yet.
+    pub fn of(mut command: Command, era: Era) -> Self {
+        command.env_remove("_NT_SYMBOL_PATH").env_remove("_NT_EXECUTABLE_IMAGE_PATH").env("RUST_LOG", "warn");
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let stdin = child.stdin.take();
@@ -78,17 +83,22 @@ impl Client {
 
     pub fn start_with(era: Era, environment: &[(&str, &str)]) -> Self {
         let mut client = Self::mute(era, environment);
-        client.greeting = match era {
-            Era::Stateless => client.result("server/discover", json!({})),
+        client.greet();
+        client
+    }
+
+    /// Says hello in the client's era.
+    pub fn greet(&mut self) {
+        self.greeting = match self.era {
+            Era::Stateless => self.result("server/discover", json!({})),
             Era::Handshake(version) => {
                 let info = json!({ "name": "test", "version": "1" });
                 let params = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": info });
-                let greeting = client.result("initialize", params);
-                client.line(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string());
+                let greeting = self.result("initialize", params);
+                self.line(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string());
                 greeting
             }
         };
-        client
     }
 
     /// Sends one line as it is.
