@@ -166,7 +166,7 @@ fn label(run: &Run<'_>, context: &Context, notation: Notation) -> Option<String>
     let stack = run.target.stack(context, 1, run.halt).ok();
     let frames = stack.map(|s| s.frames).unwrap_or_default();
     match (frames.first(), frames.iter().find(|f| !f.inline)) {
-        (Some(inner), Some(outer)) if inner.inline => Some(format!(
+        (Some(inner), Some(outer)) if inner.inline && outer.ip == context.ip() => Some(format!(
             "{} [inlined in {}]",
             frame_place(run.target, notation, inner),
             frame_place(run.target, notation, outer)

@@ -89,7 +89,8 @@ impl<'a> Run<'a> {
     pub(crate) fn evaluate_prefix<'t>(&self, text: &'t str) -> Result<(u64, &'t str)> {
         let text = text.trim_start();
         // The current instruction, as in `u .` and `ub . L4`.
-        if let Some(rest) = text.strip_prefix('.').filter(|r| r.is_empty() || r.starts_with(char::is_whitespace))
+        if let Some(rest) =
+            text.strip_prefix('.').filter(|r| r.is_empty() || r.starts_with(char::is_whitespace))
         {
             return Ok((self.context()?.ip(), rest.trim_start()));
         }
