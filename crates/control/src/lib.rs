@@ -20,4 +20,4 @@ pub use run::{Control, Runs, run};
 pub use run_to::{RunTo, Verdict, run_to};
 pub use stop::{ExceptionPart, Reason, ReasonKind, StopRecord};
 pub use targets::{breakpoints_of, run_of};
-pub use tokens::target_changing;
+pub use tokens::{replaces_target, target_changing};

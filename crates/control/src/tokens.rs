@@ -30,6 +30,18 @@ pub fn target_changing(command: &str) -> Option<&'static str> {
     command.split(['\n', '\r']).find_map(line)
 }
 
+/// Whether `command` can replace the target, by the first word of each of its commands; inside the
+/// quotes of those that carry commands, by any word. Best effort, as above.
+#[must_use]
+pub fn replaces_target(command: &str) -> bool {
+    let command = command.to_ascii_lowercase();
+    command.split([';', '\n', '\r', '{', '}']).any(|segment| {
+        let mut words = words(segment);
+        let Some(first) = words.next() else { return false };
+        token(first).is_some() || (carries_commands(first) && words.any(|word| token(word).is_some()))
+    })
+}
+
 fn line(text: &str) -> Option<&'static str> {
     let text = text.to_ascii_lowercase();
     let without_quotes = text.replace('"', " ");
@@ -97,6 +109,27 @@ mod tests {
             [".echo \"q\"; gc", "k 5; gc", ".printf \"%x .kill\\n\", @rcx; gc", "r rax; qword", "dq @rsp; gc"]
         {
             assert_eq!(target_changing(command), None, "{command:?}");
+        }
+    }
+
+    #[test]
+    fn what_retires_a_handle() {
+        for command in [
+            ".detach",
+            "k; .OPENDUMP C:\\x.dmp",
+            "q",
+            ".if (1) { .kill }",
+            "~*e .detach",
+            "bp x \".kill\"",
+            "k\n.restart",
+            "!for_each_process \"qd\"",
+        ] {
+            assert!(replaces_target(command), "{command:?}");
+        }
+        for command in
+            ["k", ".echo q", "dq @rsp", "r q", "x nt!*kill*", "s -a 0 L10 \".kill\"", ".symfix; .reload"]
+        {
+            assert!(!replaces_target(command), "{command:?}");
         }
     }
 

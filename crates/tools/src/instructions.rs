@@ -19,6 +19,16 @@ const INSTRUCTIONS: &[Fragment] = &[
         needs: &["backtrace", "registers", "modules", "threads"],
         text: "Then backtrace, registers, modules, threads.",
     },
+    Fragment::If {
+        needs: &["launch", "attach_process", "go"],
+        text: "launch starts a program, attach_process takes a running one; both stand still until go. What was \
+               launched ends with its session, what was attached to is left running.",
+    },
+    Fragment::If {
+        needs: &["go", "continue_async", "wait_for_stop", "break_in"],
+        text: "go waits for the stop; after continue_async the session answers target_running until wait_for_stop \
+               or break_in.",
+    },
     Fragment::If { needs: &["execute"], text: "What no tool answers, execute does with a WinDbg command." },
     Fragment::Fixed(
         "Failures say what to do next by error.category: invalid_argument: fix it; debugger: ask something \
@@ -48,7 +58,8 @@ mod tests {
 
     #[test]
     fn they_fit_what_clients_read() {
-        let text = instructions(&Surface::all());
+        let names: Vec<&str> = crate::defined().map(|entry| entry.name).collect();
+        let text = instructions(&Surface::of(&names));
         assert!(text.is_ascii() && text.len() <= 1900, "{} characters", text.len());
         let narrow = instructions(&Surface::of(&["open_dump", "end_session", "session_status"]));
         for unserved in ["crash_triage", "backtrace", "set_symbol_path", "execute"] {

@@ -55,6 +55,10 @@ impl Tool for Execute {
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
+    fn retires_handle(params: &Params) -> bool {
+        control::replaces_target(&params.command)
+    }
+
     fn render(output: &Output, _: &Surface) -> String {
         let mut text = output.text.clone();
         if text.trim().is_empty() {
