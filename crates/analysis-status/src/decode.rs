@@ -76,7 +76,7 @@ pub struct StatusInfo {
     pub hresult_failed: bool,
     /// The top two bits.
     pub ntstatus_severity: Severity,
-    /// HRESULT facility, bits 16..26.
+    /// HRESULT facility, bits 16..27: with the one that DXGI (0x87a) and its like take, as winerror.h reads it.
     pub facility: u16,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facility_name: Option<String>,
@@ -243,7 +243,7 @@ fn best_effort(info: &StatusInfo, space: StatusSpace) -> Option<String> {
 /// left out: for an exception code it would be a wrong, plausible sentence.
 #[must_use]
 pub fn decode(code: u32, space: StatusSpace) -> StatusInfo {
-    let facility = ((code >> 16) & 0x7ff) as u16;
+    let facility = ((code >> 16) & 0xfff) as u16;
     let customer_defined = code & CUSTOMER_BIT != 0;
     let known = !customer_defined;
     let facility_name =
@@ -303,6 +303,8 @@ mod tests {
         assert_eq!(wraps.name.as_deref(), Some("ERROR_ACCESS_DENIED"));
         assert!(info.hresult_failed);
         assert_eq!((info.facility, info.facility_name.as_deref()), (7, Some("FACILITY_WIN32")));
+        let removed = decode(0x887a_0005, StatusSpace::Auto);
+        assert_eq!((removed.facility, removed.facility_name.as_deref()), (0x87a, Some("FACILITY_DXGI")));
         assert_eq!(info.best_effort.as_deref(), Some("E_ACCESSDENIED - Access is denied."));
         assert_eq!(info.message_provenance, Some(MessageProvenance::Builtin));
     }

@@ -42,10 +42,12 @@ pub fn render_status(info: &StatusInfo) -> String {
         };
         let _ = writeln!(text, "  wraps       {space} {value} {name}");
     }
-    if let Some(message) = &info.system_message {
+    // What the first line says is not said again.
+    let new = |message: &&String| !lead.ends_with(message.as_str());
+    if let Some(message) = info.system_message.as_ref().filter(new) {
         let _ = writeln!(text, "  message     {message}");
     }
-    if let Some(message) = &info.ntstatus_message {
+    if let Some(message) = info.ntstatus_message.as_ref().filter(new) {
         let _ = writeln!(text, "  NTSTATUS    {message}");
     }
     text
