@@ -9,6 +9,7 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 pub struct Arguments {
     pub(crate) command: Option<Command>,
     pub(crate) build: &'static str,
+    engine_dir: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -18,9 +19,15 @@ impl Arguments {
     pub fn from_command_line(build: &'static str) -> Self {
         let matches = Line::command().version(build).get_matches();
         match Line::from_arg_matches(&matches) {
-            Ok(line) => Self { command: line.command, build },
+            Ok(line) => Self { command: line.command, build, engine_dir: line.engine_dir },
             Err(error) => error.exit(),
         }
+    }
+
+    /// The folder with Microsoft's debugger DLLs, when it was named.
+    #[must_use]
+    pub fn engine_dir(&self) -> Option<&std::path::Path> {
+        self.engine_dir.as_deref()
     }
 
     /// Without a subcommand the process serves MCP over standard input and output.
@@ -36,12 +43,16 @@ impl Arguments {
 #[derive(Debug, Parser)]
 #[command(name = "windbg-mcp", bin_name = "windbg-mcp", disable_help_subcommand = true, after_help = AFTER)]
 struct Line {
+    /// The folder with Microsoft's debugger DLLs, for engine dbgeng [default: WINDBG_MCP_ENGINE_DIR]
+    #[arg(long, global = true, value_name = "DIR")]
+    engine_dir: Option<PathBuf>,
     #[command(subcommand)]
     command: Option<Command>,
 }
 
 const AFTER: &str = "Variables: _NT_SYMBOL_PATH and _NT_EXECUTABLE_IMAGE_PATH (default paths), \
-                     WINDBG_MCP_CALL_TIMEOUT_SECS, RUST_LOG, NO_COLOR.\n\
+                     WINDBG_MCP_ENGINE (auto, native, dbgeng), WINDBG_MCP_ENGINE_DIR, WINDBG_MCP_WINE, \
+                     WINDBG_MCP_WINE_WORKER, WINDBG_MCP_CALL_TIMEOUT_SECS, RUST_LOG, NO_COLOR.\n\
                      Exit codes: 0 all well, 1 something failed, 2 wrong usage.";
 
 #[derive(Debug, Subcommand)]
@@ -69,7 +80,7 @@ pub(crate) struct Paths {
 
 #[derive(Debug, Args)]
 pub(crate) struct Triage {
-    /// Dumps, or folders that are searched for dumps
+    /// Dumps, folders that are searched for dumps, or images (.sys, .dll, .exe)
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]

@@ -24,10 +24,13 @@ fn main() -> ExitCode {
         Ok(log) => log,
         Err(error) => return usage(&error.to_string()),
     };
-    let config = match supervisor::Config::from_env() {
+    let mut config = match supervisor::Config::from_env() {
         Ok(config) => config,
         Err(error) => return usage(&error.to_string()),
     };
+    if let Some(folder) = arguments.engine_dir() {
+        config.engine_dir = Some(folder.to_owned());
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return usage(&format!("cannot start the async runtime: {error}")),
