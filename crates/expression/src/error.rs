@@ -40,23 +40,55 @@ impl ExpressionError {
         }
     }
 
-    /// The text with a caret below the position, then the message.
+    /// The text with a caret below the position, then the message; of a long text what is around
+    /// the position.
     #[must_use]
     pub fn with_caret(&self, text: &str) -> String {
         let before = text.get(..self.position()).unwrap_or(text);
         let column = before.chars().count();
-        format!("{text}\n{:>width$} {self}", "^", width = column + 1)
+        let skipped = if text.chars().count() > SHOWN { column.saturating_sub(SHOWN / 2) } else { 0 };
+        let window: String = text.chars().skip(skipped).take(SHOWN).collect();
+        format!("{window}\n{:>width$} {}", "^", short(self), width = column - skipped + 1)
+    }
+}
+
+/// Characters of an expression, or of what is wrong with it, that a message shows.
+const SHOWN: usize = 240;
+
+fn short(error: &ExpressionError) -> String {
+    let whole = error.to_string();
+    match whole.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", &whole[..end]),
+        None => whole,
     }
 }
 
 impl From<ExpressionError> for TargetError {
     fn from(error: ExpressionError) -> Self {
-        let message = error.to_string();
+        let message = short(&error);
         match error {
             ExpressionError::Target { source, .. } => source,
             ExpressionError::Unresolved { .. } => Self::failed_because("unresolved_symbol", message),
             ExpressionError::NotServed { .. } => Self::unsupported("expression_form", message),
             _ => Self::InvalidArgument(message),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_shown_around_the_position() {
+        let text = format!("{}?{}", "1+".repeat(20_000), "+1".repeat(20_000));
+        let error =
+            ExpressionError::Syntax { token: "x".repeat(9000), position: 40_000, expected: "a number" };
+        let shown = error.with_caret(&text);
+        assert!(shown.len() < 1000, "{} bytes", shown.len());
+        let (line, below) = shown.split_once('\n').unwrap();
+        assert_eq!(line.chars().nth(below.find('^').unwrap()), Some('?'), "{shown}");
+        let short = ExpressionError::DivideByZero { position: 1 };
+        assert_eq!(short.with_caret("1/0"), "1/0\n ^ Divide by zero error");
     }
 }

@@ -42,7 +42,7 @@ pub fn admit(entry: &'static ToolEntry, args: Option<Map<String, Value>>) -> Res
         problems = more;
     }
     if !problems.is_empty() {
-        return Err(ToolError::invalid(problems.join("; ")));
+        return Err(ToolError::invalid(told(&problems)));
     }
     let retires_handle = (entry.retires)(&args);
     let session_id = match &args {
@@ -50,6 +50,19 @@ pub fn admit(entry: &'static ToolEntry, args: Option<Map<String, Value>>) -> Res
         _ => None,
     };
     Ok(Admission { entry, args, session_id, retires_handle })
+}
+
+/// Problems told in one message; a hostile call can have a hundred thousand.
+const TOLD: usize = 16;
+/// Characters of a string whose schema sets no bound of its own.
+const LONGEST: u64 = 4096;
+
+fn told(problems: &[String]) -> String {
+    let mut text = problems.iter().take(TOLD).map(String::as_str).collect::<Vec<_>>().join("; ");
+    if let Some(more) = problems.len().checked_sub(TOLD).filter(|more| *more > 0) {
+        text.push_str(&format!("; and {more} more problems"));
+    }
+    text
 }
 
 fn field(path: &str, key: &str) -> String {
@@ -140,9 +153,8 @@ fn string(value: &Value, schema: &Value, path: &str, problems: &mut Vec<String>)
             format!("{path} is too short")
         });
     }
-    if let Some(max) = schema.get("maxLength").and_then(Value::as_u64)
-        && length > max
-    {
+    let max = schema.get("maxLength").and_then(Value::as_u64).unwrap_or(LONGEST);
+    if length > max {
         problems.push(format!("{path} is {length} characters long; at most {max}"));
     }
 }

@@ -313,3 +313,21 @@ fn prose_names_only_tools_that_are_served() {
     let planted = leaks("try `registers` or crash_triage", &Surface::of(&session));
     assert_eq!(planted, ["crash_triage", "registers"]);
 }
+
+#[test]
+fn a_refusal_is_short_whatever_the_call_was() {
+    let long = "x".repeat(5_000_000);
+    let unknown: serde_json::Map<String, Value> =
+        (0..100_000).map(|index| (format!("k{index}"), json!(1))).collect();
+    let calls = [
+        ("open_dump", json!({ "path": "a", "image_base": long })),
+        ("session_status", json!({ "session_id": long })),
+        ("modules", json!({ "filter": long })),
+        ("registers", Value::Object(unknown)),
+    ];
+    for (name, call) in calls {
+        let error = admit(tools::find(name).unwrap(), arguments(call)).err().unwrap();
+        assert_eq!(error.category, Category::InvalidArgument, "{name}");
+        assert!(error.message.len() < 4096, "{name}: {} bytes", error.message.len());
+    }
+}
