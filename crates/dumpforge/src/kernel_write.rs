@@ -91,6 +91,10 @@ impl KernelForge {
             Encoding::Bitmap => head.extend(bitmap(&runs, kind)),
             Encoding::Ranges => head.extend(ranges(&runs, kind)),
         }
+        // RequiredDumpSpace: DbgEng reads no page that lies behind it.
+        let frames: u64 = runs.iter().map(|r| r.end - r.start).sum();
+        let size = head.len() as u64 + frames * PAGE;
+        put64(&mut head, 0xfa0, size);
         out.write_all(&head)?;
         self.write_pages(out)?;
         self.write_blobs(out)
