@@ -49,7 +49,7 @@ def windows_program(mode):
     folder = "Z:" + str(LAB / "dbgeng-x64").replace("/", "\\")
     overrides = ",".join(f"{folder}\\{name}" for name in ("dbgeng", "dbghelp", "dbgmodel", "symsrv")) + "=n"
     parameters = StdioServerParameters(
-        command="wine", args=[str(WORKER)], env=environment(WINEDLLOVERRIDES=overrides)
+        command="wine", args=[str(WORKER)], env=environment(WINEDLLOVERRIDES=overrides, LC_ALL="C.UTF-8")
     )
     return Client(stdio_client(parameters), mode=mode)
 

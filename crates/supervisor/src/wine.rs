@@ -277,6 +277,14 @@ fn overrides(engine: &Path) -> String {
     }
 }
 
+/// Whether the locale's character set is UTF-8: the first of these variables that is set decides
+/// (locale(7)).
+fn speaks_utf8(variable: &dyn Fn(&str) -> Option<String>) -> bool {
+    let set =
+        ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(|name| variable(name).filter(|v| !v.is_empty()));
+    set.is_some_and(|locale| locale.to_ascii_lowercase().replace('-', "").ends_with("utf8"))
+}
+
 impl Setup {
     /// What the worker's environment has beyond this process's.
     pub(crate) fn environment(&self) -> Vec<(String, OsString)> {
@@ -291,6 +299,10 @@ impl Setup {
         }
         if std::env::var_os("WINEDEBUG").is_none() {
             environment.push(("WINEDEBUG".to_owned(), "-all".into()));
+        }
+        if !speaks_utf8(&|name| std::env::var(name).ok()) {
+            // Wine takes file names for the locale's: in "C" no other letter has a name.
+            environment.push(("LC_ALL".to_owned(), "C.UTF-8".into()));
         }
         environment.push(("WINEDLLOVERRIDES".to_owned(), overrides.into()));
         environment.push(("WINDBG_MCP_ENGINE_DIR".to_owned(), windows_path(&self.engine).into()));
@@ -364,6 +376,17 @@ mod tests {
             std::fs::write(root.path().join(folder).join("dbgeng.dll"), image(PE_X86)).unwrap();
             assert_eq!(engine_folder(&config, Arch::X86, worker), Some(root.path().join(folder)));
         }
+    }
+
+    #[test]
+    fn the_locale_is_what_is_set_first() {
+        let with = |set: &'static [(&str, &str)]| {
+            speaks_utf8(&move |name| set.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+        };
+        assert!(with(&[("LANG", "de_DE.UTF-8")]) && with(&[("LC_ALL", "C.utf8"), ("LANG", "C")]));
+        assert!(
+            !with(&[]) && !with(&[("LC_ALL", "C"), ("LANG", "de_DE.UTF-8")]) && !with(&[("LANG", "de_DE")])
+        );
     }
 
     #[test]
