@@ -215,24 +215,26 @@ impl DbgEng {
             return Ok(None);
         }
         let Some(stored) = self.read_event()?.and_then(|e| e.context) else { return Ok(None) };
-        let wanted = if view == View::Native { Machine::X64 } else { Machine::X86 };
-        if !self.facts.wow64 || stored.machine == wanted {
-            return Ok(Some(stored));
-        }
-        if view == View::Native {
-            return Ok(None);
-        }
-        // The exception was raised in 32-bit code and recorded with the 64-bit registers.
-        let read = || self.current_context(View::Wow64);
-        let narrow = match thread {
-            Some(id) => self.on_thread(id, read)?,
-            None => read()?,
+        let serves = match (self.facts.wow64, view) {
+            (false, _) | (true, View::Default) => true,
+            (true, View::Native) => stored.machine == Machine::X64,
+            (true, View::Wow64) => stored.machine == Machine::X86,
         };
-        let narrow = narrow.map(|mut context| {
-            context.source = ContextSource::Exception;
-            context
-        });
-        Ok(narrow.or(if view == View::Default { Some(stored) } else { None }))
+        Ok(serves.then_some(stored))
+    }
+
+    /// An exception of 32-bit code may be recorded with the 64-bit registers: the 32-bit ones then.
+    fn narrowed(&self, thread: u32, stored: Context) -> Context {
+        if !self.facts.wow64 || stored.machine == Machine::X86 {
+            return stored;
+        }
+        match self.on_thread(thread, || self.current_context(View::Wow64)) {
+            Ok(Some(mut narrow)) if narrow.ip() == stored.ip() => {
+                narrow.source = ContextSource::Exception;
+                narrow
+            }
+            _ => stored,
+        }
     }
 
     /// The context of the engine's current thread, as the machine of `view`.
@@ -263,7 +265,10 @@ impl DbgEng {
             Ok(unsafe { self.advanced.GetThreadContext(bytes.as_mut_ptr().cast::<c_void>(), size) })
         });
         let read = matches!(read, Ok(Ok(())));
-        let context = if read { Context::from_bytes(machine, &bytes, self.recorded_as()) } else { None };
+        let mut context = if read { Context::from_bytes(machine, &bytes, self.recorded_as()) } else { None };
+        if let Some(context) = &mut context {
+            self.floating(context);
+        }
         // The engine answers zeros for 32-bit registers a WoW64 dump does not hold.
         Ok(context.filter(|c| !(self.facts.wow64 && machine == Machine::X86 && c.sp() == 0)))
     }
@@ -306,7 +311,7 @@ impl DbgEng {
             return Ok(if legacy { self.live_event() } else { None });
         }
         context.truncate(context_used as usize);
-        let parsed = self.stored_context(&context);
+        let parsed = self.stored_context(&context).map(|stored| self.narrowed(thread, stored));
         let system_id =
             self.thread_ids()?.into_iter().find(|(id, _)| *id == thread).map(|(_, system)| system);
         Ok(Some(StoredEvent {

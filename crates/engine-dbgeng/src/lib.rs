@@ -12,6 +12,7 @@ mod engine;
 mod execution;
 mod exit_code;
 mod facts;
+mod floating;
 mod kernel;
 mod layout;
 mod library;

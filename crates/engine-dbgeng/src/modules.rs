@@ -145,6 +145,10 @@ impl DbgEng {
             |which| Some(self.module_name(which, u32::MAX, wide_base)).filter(|name| !name.is_empty());
         let (pdb, unmatched) = match state {
             SymbolState::Pdb | SymbolState::Dia => self.loaded_pdb(wide_base),
+            // What the dump recorded of it, where the image itself is not there.
+            SymbolState::None | SymbolState::Export => {
+                (self.image_pdb(base).or_else(|| self.loaded_pdb(wide_base).0), false)
+            }
             _ => (self.image_pdb(base), false),
         };
         let file = match state {

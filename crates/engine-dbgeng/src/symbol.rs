@@ -415,15 +415,21 @@ impl DbgEng {
                 break;
             }
             let mut read = 0;
-            // SAFETY: the slice is at least `step` long.
-            let outcome = unsafe {
-                self.spaces.ReadVirtual(
-                    wide,
-                    buffer[done..].as_mut_ptr().cast(),
-                    u32::try_from(step).unwrap_or(0),
-                    Some(&mut read),
-                )
+            let mut page = || {
+                // SAFETY: the slice is at least `step` long.
+                unsafe {
+                    self.spaces.ReadVirtual(
+                        wide,
+                        buffer[done..].as_mut_ptr().cast(),
+                        u32::try_from(step).unwrap_or(0),
+                        Some(&mut read),
+                    )
+                }
+                .said("read memory")
             };
+            // As x86 the engine cuts addresses to 32 bits.
+            let outcome =
+                if self.facts.wow64 && wide >> 32 != 0 { self.as_machine(Machine::X64, page) } else { page() };
             if outcome.is_err() {
                 break;
             }
