@@ -84,27 +84,20 @@ fn dbgeng(config: &Config, request: &OpenRequest, why: &str) -> Result<Vec<Image
 
 fn on_windows(config: &Config, request: &OpenRequest, why: &str) -> Result<Vec<Image>, String> {
     let own = own_image()?;
-    let folder = own.parent().unwrap_or(Path::new(".")).join("x86");
+    let x86 = own.parent().unwrap_or(Path::new(".")).join("x86").join(own.file_name().unwrap_or_default());
+    // Where a folder is named that has no 32-bit DLLs, Windows' own are no substitute for it.
+    let named = config.engine_dir.as_ref().map(|_| wine::engine_folder(config, Arch::X86, &x86));
     let mut images = Vec::new();
-    let x86 = folder.join(own.file_name().unwrap_or_default());
-    let named = config.engine_dir.as_ref().map(|named| named.join("x86"));
-    if wants_x86(request) && x86.is_file() {
-        let mut image = plain(config, x86, "dbgeng", why);
-        let engine = named.filter(|folder| folder.join("dbgeng.dll").is_file());
-        if let Some(engine) = engine {
-            image.environment.push(("WINDBG_MCP_ENGINE_DIR".to_owned(), engine.into()));
-            images.push(image);
-        } else if folder.join("dbgeng.dll").is_file() {
-            image.environment.push(("WINDBG_MCP_ENGINE_DIR".to_owned(), folder.into()));
-            images.push(image);
-        }
+    if wants_x86(request) && x86.is_file() && named != Some(None) {
+        images.push(with_engine(plain(config, x86, "dbgeng", why), named.flatten()));
     }
-    let mut image = plain(config, own, "dbgeng", why);
-    if let Some(engine) = &config.engine_dir {
-        image.environment.push(("WINDBG_MCP_ENGINE_DIR".to_owned(), engine.clone().into()));
-    }
-    images.push(image);
+    images.push(with_engine(plain(config, own, "dbgeng", why), config.engine_dir.clone()));
     Ok(images)
+}
+
+fn with_engine(mut image: Image, folder: Option<PathBuf>) -> Image {
+    image.environment.extend(folder.map(|folder| ("WINDBG_MCP_ENGINE_DIR".to_owned(), folder.into())));
+    image
 }
 
 fn under_wine(config: &Config, request: &OpenRequest, why: &str) -> Result<Vec<Image>, String> {

@@ -115,7 +115,7 @@ fn worker(config: &Config, arch: Arch) -> (PathBuf, bool) {
 
 /// The folder with the DLLs of `arch`: the one named, its `x86` or a sibling named so for the 32-bit
 /// ones, or the worker's own.
-fn engine_folder(config: &Config, arch: Arch, worker: &Path) -> Option<PathBuf> {
+pub(crate) fn engine_folder(config: &Config, arch: Arch, worker: &Path) -> Option<PathBuf> {
     let beside = || worker.parent().filter(|folder| in_folder(folder, NEEDED[0]).is_some());
     let Some(named) = &config.engine_dir else { return beside().map(Path::to_owned) };
     let named = std::path::absolute(named).unwrap_or_else(|_| named.clone());
