@@ -216,7 +216,14 @@ fn symbolic(info: &StatusInfo, space: StatusSpace) -> Option<String> {
     }
 }
 
+/// Its message tells of one cause of many: every fast fail raises it.
+const STACK_BUFFER_OVERRUN: u32 = 0xc000_0409;
+
 fn best_effort(info: &StatusInfo, space: StatusSpace) -> Option<String> {
+    if info.value.0 == STACK_BUFFER_OVERRUN {
+        let name = info.symbolic.as_deref().unwrap_or("STATUS_STACK_BUFFER_OVERRUN");
+        return Some(format!("{name} - a fast fail; the exception's first parameter says which"));
+    }
     let message = match space {
         StatusSpace::Ntstatus => info.ntstatus_message.clone(),
         StatusSpace::Hresult | StatusSpace::Win32 => info.system_message.clone(),
@@ -362,6 +369,9 @@ mod tests {
         assert!(info.ntstatus_message.is_some());
         assert_eq!(info.system_message, None);
         assert_eq!(auto(0xc000_0409).system_message, None);
+        assert!(
+            info.best_effort.is_some_and(|text| text.contains("a fast fail") && !text.contains("overrun of"))
+        );
     }
 
     #[test]

@@ -69,7 +69,8 @@ impl Core {
     }
 
     /// Sets the module list; on kernel targets again for every process whose user half is shown.
-    pub(crate) fn set_modules(&self, modules: Vec<Module>) {
+    pub(crate) fn set_modules(&self, mut modules: Vec<Module>) {
+        modules.iter_mut().for_each(make_names_printable);
         let mut by_base: Vec<usize> = (0..modules.len()).filter(|&i| modules[i].size > 0).collect();
         by_base.sort_by_key(|&i| modules[i].base);
         *self.modules.borrow_mut() = Rc::new(ModuleSet { all: modules.into(), by_base });
@@ -255,4 +256,14 @@ pub(crate) fn pdb_in_memory(core: &Core, module: &Module, pe: &Pe) -> Option<tar
 /// File version from the version resource in the dump's memory.
 pub(crate) fn version_in_memory(core: &Core, module: &Module, pe: &Pe) -> Option<[u16; 4]> {
     pe.version(&RawImage { core, base: module.base })?.file_version
+}
+
+/// Names come from the dump: a line break in one would forge lines of every report that shows it.
+fn make_names_printable(module: &mut Module) {
+    let pdb = module.pdb.as_mut().map(|pdb| &mut pdb.name);
+    for name in [&mut module.image_name, &mut module.image_path].into_iter().chain(pdb) {
+        if name.contains(char::is_control) {
+            *name = name.replace(char::is_control, "\u{fffd}");
+        }
+    }
 }

@@ -197,3 +197,17 @@ fn a_kernel_stack_goes_on_in_user_memory() {
     assert_eq!(target.module_at(base).unwrap().unwrap().name, "app");
     assert_eq!(walked.frames[3].symbol.as_ref().map(|s| s.qualified()).as_deref(), Some("app!Main"));
 }
+
+#[test]
+fn names_of_a_dump_cannot_forge_lines_of_a_report() {
+    let image = program(Machine::X64);
+    let mut dump = crashed(Machine::X64, &image, false);
+    dump.modules[0].name = "C:\\path\\\u{1b}[31mapp.exe\r\nVERDICT fine".into();
+    let target = open_bytes(dump.dump().unwrap(), "crashed.dmp", &OpenOptions::default()).unwrap();
+    let module = target.modules().unwrap()[0].clone();
+    assert!(module.image_path.contains("[31mapp.exe"), "{module:?}");
+    let process = target.facts().process.clone().unwrap().name.unwrap();
+    for name in [&module.image_name, &module.image_path, &module.name, &process] {
+        assert!(!name.contains(char::is_control), "{name:?}");
+    }
+}

@@ -8,7 +8,7 @@ use tools::{Category, Surface, ToolEntry, ToolError};
 pub struct CallResult {
     /// `{"status":"ok", ...}` or `{"status":"error", ...}`; `None` for a raw tool's success.
     pub structured: Option<Value>,
-    /// The same for people; of an error, its message byte for byte.
+    /// The same for people; of an error, its message. No control characters but line breaks and tabs.
     pub text: String,
     pub is_error: bool,
 }
@@ -31,8 +31,14 @@ impl CallResult {
     /// The error branch; `next` narrowed to `surface`.
     #[must_use]
     pub fn error(error: &ToolError, surface: &Surface) -> Self {
-        Self { structured: Some(error.structured(surface)), text: error.message.clone(), is_error: true }
+        Self { structured: Some(error.structured(surface)), text: printable(&error.message), is_error: true }
     }
+}
+
+/// Text as a terminal may show it: names of a dump can hold escape sequences.
+fn printable(text: &str) -> String {
+    let safe = |c: char| matches!(c, '\n' | '\t') || !c.is_control();
+    text.chars().map(|c| if safe(c) { c } else { '.' }).collect()
 }
 
 fn with_status(data: Value) -> Option<Value> {
@@ -84,6 +90,9 @@ pub(crate) fn finish(
         tracing::error!(tool = tool.name, %error, "a result did not render");
         ToolError::new(Category::Internal, format!("{error}; this is a bug, please report it"))
     })?;
+    if text.contains(|c: char| c.is_control() && c != '\n') {
+        text = printable(&text);
+    }
     if text.len() > bound {
         let (kept, whole) = (prefix(&text, bound).len(), text.len());
         text.truncate(kept);
@@ -150,6 +159,15 @@ mod tests {
         assert_eq!((whole.text.as_str(), whole.structured, whole.is_error), ("half", None, false));
         let cut = finish(execute(), data, true, &Surface::all(), 1 << 20).unwrap();
         assert_eq!(cut.text, "half\n[interrupted on request, partial]");
+    }
+
+    #[test]
+    fn escape_sequences_of_a_dump_do_not_reach_a_terminal() {
+        let data = json!({ "text": "\u{1b}[31ma\tb\n\u{9b}c\u{7}" });
+        let whole = finish(execute(), data, false, &Surface::all(), 1 << 20).unwrap();
+        assert_eq!(whole.text, ".[31ma\tb\n.c.");
+        let error = CallResult::error(&ToolError::invalid("\u{1b}]0;x\u{7}"), &Surface::all());
+        assert_eq!(error.text, ".]0;x.");
     }
 
     #[test]

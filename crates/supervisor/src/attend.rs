@@ -146,6 +146,10 @@ fn how(status: Option<ExitStatus>, fatal: Option<&str>, cause: Option<Cause>, wo
             format!("it reached its memory bound ({words}; WINDBG_MCP_WORKER_MEMORY_MB raises it); {ended}")
         }
         (None, Some(Cause::Stack)) => format!("its stack overflowed; {ended}"),
+        // A mapped file that shrinks takes its pages away.
+        (None, None) if ended.contains("(SIGBUS)") => {
+            format!("{ended}: a file it reads was cut short meanwhile; wait until the dump is whole")
+        }
         (None, None) => ended,
     }
 }
@@ -260,5 +264,13 @@ mod tests {
         assert!(memory.starts_with("it reached its memory bound (memory allocation of 7 bytes"), "{memory}");
         assert!(how(None, Some("x"), None, "").contains("does not understand"));
         assert_eq!(how(None, None, None, ""), "it ended");
+        #[cfg(unix)]
+        {
+            use std::os::unix::process::ExitStatusExt as _;
+            let bus = how(Some(ExitStatus::from_raw(7)), None, None, "");
+            #[cfg(target_os = "linux")]
+            assert!(bus.contains("cut short meanwhile; wait until"), "{bus}");
+            assert!(bus.starts_with("it ended with signal"), "{bus}");
+        }
     }
 }
