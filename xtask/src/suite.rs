@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::process::{cargo, root, run};
 use crate::windows::{self, Arch};
-use crate::{lab, prerequisite};
+use crate::{lab, live, prerequisite};
 
 /// Tells tests that the lab is there, so that its absence fails.
 const LAB: &str = "WINDBG_MCP_LAB";
@@ -18,6 +18,7 @@ const STEPS: [Step; 11] = [
     ("fmt", || run(cargo().args(["fmt", "--all", "--check"]))),
     ("lab", || {
         lab::set_up()?;
+        live::build()?;
         windows::wine_worker(false, false)
     }),
     ("test", || run(cargo().args(["test", "--workspace", "--locked"]).env(LAB, "1"))),

@@ -221,6 +221,48 @@ fn kill_9_of_the_supervisor_ends_its_workers() {
     assert!(within(Duration::from_secs(6), || !runs(worker)), "the worker {worker} is still there");
 }
 
+/// A program that sleeps for ever, started under the debugger; the Unix pids of it.
+fn launch_spin(client: &mut Client, prefix: &Path) -> Option<(String, u64)> {
+    if !tools::LIVE {
+        println!("not run: launch is not served yet");
+        return None;
+    }
+    let program = root().join("target/live/spin.exe");
+    assert!(program.is_file(), "{} is missing: cargo xtask test lab", program.display());
+    let launched = client.ok("launch", json!({ "command_line": program }));
+    assert_eq!(launched["kind"], "launch", "{launched}");
+    let spins = processes("spin.exe", &format!("WINEPREFIX={}", prefix.display()));
+    assert_eq!(spins.len(), 1, "{spins:?}");
+    Some((id(&launched), spins[0]))
+}
+
+#[test]
+fn kill_9_of_the_supervisor_while_a_launch_is_stopped_ends_worker_and_debuggee() {
+    let Some(lab) = lab() else { return };
+    let prefix = prefix_beside(&lab);
+    let mut client = server(&lab, &[("WINEPREFIX", prefix.path())]);
+    let Some((session, spin)) = launch_spin(&mut client, prefix.path()) else { return };
+    let worker = pid(&mut client, &session);
+    client.child.kill().unwrap();
+    client.child.wait().unwrap();
+    assert!(within(Duration::from_secs(6), || !runs(worker)), "the worker {worker} is still there");
+    assert!(within(Duration::from_secs(6), || !runs(spin)), "the program {spin} is still there");
+}
+
+#[test]
+fn kill_9_of_the_worker_takes_the_program_it_launched_along() {
+    let Some(lab) = lab() else { return };
+    let prefix = prefix_beside(&lab);
+    let mut client = server(&lab, &[("WINEPREFIX", prefix.path())]);
+    let Some((session, spin)) = launch_spin(&mut client, prefix.path()) else { return };
+    let worker = pid(&mut client, &session);
+    kill(worker);
+    assert!(within(Duration::from_secs(5), || row(&mut client, &session)["live"] == false));
+    let why = row(&mut client, &session)["why"].as_str().unwrap().to_owned();
+    assert!(why.contains("worker lost"), "{why}");
+    assert!(within(Duration::from_secs(6), || !runs(spin)), "the program {spin} is still there");
+}
+
 #[test]
 fn nothing_reaches_a_debuggee_but_overrides_of_the_engines_own_files() {
     let Some(lab) = lab() else { return };
