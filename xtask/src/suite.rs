@@ -93,6 +93,9 @@ fn release_binary() -> std::path::PathBuf {
 
 /// Benchmarks of the release binary, side by side; only the harness is a debug build.
 pub(crate) fn bench() -> Result<()> {
+    if lab::folder().join("prefix/system.reg").is_file() {
+        windows::wine_worker(true, false)?;
+    }
     run(cargo().args(["build", "--release", "--locked", "--bin", "windbg-mcp"]))?;
     run(cargo()
         .args(["bench", "--locked", "--profile", "dev", "-p", "windbg-mcp"])

@@ -13,6 +13,8 @@ use serde_json::json;
 use stdio::Server;
 
 const RUNS: usize = 21;
+/// Runs of each engine on a dump.
+const ENGINE_RUNS: usize = 5;
 
 /// The bundled dump and every unpacked user dump of the shared data.
 fn user_dumps() -> Vec<PathBuf> {
@@ -55,6 +57,45 @@ fn bench_triage() {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         println!("{name:<48} {:>9.1} {middle:>9.1} {:>9.1}", times[0], times[times.len() - 1]);
     }
+}
+
+/// Both engines on the same dumps, side by side; and how soon a worker under Wine is ready.
+fn bench_engines() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let lab = match root.canonicalize().map(|root| differential::Lab::of(&root)) {
+        Ok(Ok(lab)) => lab,
+        _ => return println!("\nengines side by side: not run (cargo xtask lab)"),
+    };
+    let engine = |path: &Path, engine: &str| {
+        let started = Instant::now();
+        let mut server = Server::start_with(lab.environment());
+        server.call("open_dump", json!({ "path": path, "engine": engine }));
+        let opened = started.elapsed().as_secs_f64() * 1e3;
+        server.call("exception_triage", json!({}));
+        (opened, started.elapsed().as_secs_f64() * 1e3)
+    };
+    println!("\nengines side by side, process start to triage, medians of {ENGINE_RUNS} runs (bar: 6 times)");
+    println!("{:<48} {:>9} {:>9} {:>7}", "dump", "native", "dbgeng", "times");
+    let (mut ratios, mut ready) = (Vec::new(), Vec::new());
+    for path in user_dumps() {
+        engine(&path, "dbgeng");
+        let (mut native, mut dbgeng) = (Vec::new(), Vec::new());
+        for _ in 0..ENGINE_RUNS {
+            native.push(engine(&path, "native").1);
+            let (opened, triaged) = engine(&path, "dbgeng");
+            ready.push(opened);
+            dbgeng.push(triaged);
+        }
+        let (native, dbgeng) = (median(&mut native), median(&mut dbgeng));
+        ratios.push(dbgeng / native);
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        println!("{name:<48} {native:>9.1} {dbgeng:>9.1} {:>7.1}", dbgeng / native);
+    }
+    println!("median: {:.1} times", median(&mut ratios));
+    println!(
+        "a worker under Wine with its dump open: median {:.0} ms (bar: ready in 1,500 ms)",
+        median(&mut ready)
+    );
 }
 
 fn peak_kib(pid: u64) -> Option<u64> {
@@ -106,6 +147,7 @@ fn bench_reads() {
 
 fn main() {
     bench_triage();
+    bench_engines();
     bench_memory();
     bench_reads();
 }

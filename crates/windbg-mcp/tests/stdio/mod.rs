@@ -27,8 +27,14 @@ pub struct Server {
 
 impl Server {
     pub fn start() -> Self {
+        Self::start_with(Vec::new())
+    }
+
+    /// With these variables beside the inherited ones.
+    pub fn start_with(environment: Vec<(String, std::ffi::OsString)>) -> Self {
         let mut child = Command::new(binary())
             .env("RUST_LOG", "off")
+            .envs(environment)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
