@@ -162,6 +162,11 @@ fn unpack_cab(sink: &Sink<'_>, bytes: &[u8]) -> Result<Unpacked> {
 }
 
 fn unpack_zip(sink: &Sink<'_>, bytes: &[u8]) -> Result<Unpacked> {
+    // The directory is the last thing in the file; its end has a comment of at most 64 KiB.
+    let tail = bytes.get(bytes.len().saturating_sub(22 + 0xffff)..).unwrap_or_default();
+    if !tail.windows(4).any(|four| four == b"PK\x05\x06") {
+        return Err(DumpError::EndsEarly { container: sink.container });
+    }
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(|why| sink.failed(why))?;
     let names = archive.file_names().filter_map(|name| name.ok());
     let names: Vec<String> = names.filter(|n| !n.ends_with('/')).map(|n| n.into_owned()).collect();

@@ -194,6 +194,9 @@ fn containers_cut_short_say_that_they_end_early() {
         let (said, _) = refusal(folder.path(), &whole[..length]);
         assert!(said.contains("the cab ends early; copy it again"), "{length}: {said}");
     }
+    let packed = zip(&[("crash.dmp", &minidump())]);
+    let (said, _) = refusal(folder.path(), &packed[..packed.len() - 22]);
+    assert!(said.contains("the zip ends early"), "{said}");
     let packed = gz(&minidump());
     let (said, _) = refusal(folder.path(), &packed[..packed.len() / 2]);
     assert!(said.contains("the gz ends early"), "{said}");
