@@ -1,5 +1,6 @@
 //! Every chore of this repository: `cargo xtask --help`.
 
+mod compare;
 mod dist;
 mod fixtures;
 mod kernel_fixture;
@@ -60,6 +61,19 @@ enum Chore {
     },
     /// Builds the release archives for this system and for Windows into `target/dist`.
     Dist,
+    /// Asks both engines the same about a dump and prints where they differ (needs the lab).
+    Compare {
+        dump: std::path::PathBuf,
+        /// More folders with symbols, `;` between; the dump's own is always searched.
+        #[arg(long)]
+        symbols: Option<String>,
+        /// Folders with the dump's images, `;` between.
+        #[arg(long)]
+        images: Option<String>,
+        /// Every accepted difference too, not only how many there are for each reason.
+        #[arg(long)]
+        all: bool,
+    },
     /// Side-by-side speed and memory figures: release build, triage, reads (spec 80 section 13).
     Bench,
     /// Mutates copies of small dumps and PDBs and opens each in a worker: no death, no hang.
@@ -87,6 +101,9 @@ fn main() {
                 std::process::exit(code);
             }
         }),
+        Chore::Compare { dump, symbols, images, all } => {
+            compare::print(&dump, symbols.as_deref(), images.as_deref(), all)
+        }
         Chore::Bench => suite::bench(),
         Chore::Mutate { count, seed } => suite::mutate(count, seed),
     };

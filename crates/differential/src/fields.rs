@@ -59,7 +59,9 @@ fn outcome(answer: &Answer) -> Value {
     match answer {
         Answer::Served(_) => Value::from("served"),
         Answer::Refused { category, reason: None, .. } => Value::from(category.as_str()),
-        Answer::Refused { category, reason: Some(reason), .. } => Value::from(format!("{category}: {reason}")),
+        Answer::Refused { category, reason: Some(reason), .. } => {
+            Value::from(format!("{category}: {reason}"))
+        }
     }
 }
 
@@ -111,10 +113,14 @@ impl Walk<'_> {
             return;
         };
         let named = |rows: &[Value]| -> Vec<(String, Value)> {
-            rows.iter().map(|row| (row[key].as_str().map_or(row[key].to_string(), str::to_owned), row.clone())).collect()
+            rows.iter()
+                .map(|row| (row[key].as_str().map_or(row[key].to_string(), str::to_owned), row.clone()))
+                .collect()
         };
         let (native, other) = (named(native), named(other));
-        let find = |rows: &[(String, Value)], name: &str| rows.iter().find(|(n, _)| n == name).map(|(_, r)| r.clone());
+        let find = |rows: &[(String, Value)], name: &str| {
+            rows.iter().find(|(n, _)| n == name).map(|(_, r)| r.clone())
+        };
         let mut names: Vec<&String> = native.iter().map(|(name, _)| name).collect();
         names.extend(other.iter().map(|(name, _)| name).filter(|name| find(&native, name).is_none()));
         for name in names {

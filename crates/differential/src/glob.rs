@@ -31,7 +31,8 @@ mod tests {
         ] {
             assert!(fits(pattern, text), "{pattern} {text}");
         }
-        for (pattern, text) in [("a", "b"), ("a*c", "abcd"), ("frames[*].sp", "frames[1].symbol"), ("", "a")] {
+        for (pattern, text) in [("a", "b"), ("a*c", "abcd"), ("frames[*].sp", "frames[1].symbol"), ("", "a")]
+        {
             assert!(!fits(pattern, text), "{pattern} {text}");
         }
     }

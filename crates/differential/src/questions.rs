@@ -120,7 +120,11 @@ fn code_and_memory(pair: &mut Pair<'_>, frames: &[Value]) -> Result<(), Error> {
             "disassemble",
             &json!({ "address": address, "count": 8 }),
         )?;
-        pair.ask(&format!("read_memory code {address}"), "read_memory", &json!({ "address": address, "size": 64 }))?;
+        pair.ask(
+            &format!("read_memory code {address}"),
+            "read_memory",
+            &json!({ "address": address, "size": 64 }),
+        )?;
     }
     for address in each_once(frames, "sp").into_iter().take(PLACES) {
         pair.ask(
@@ -131,7 +135,11 @@ fn code_and_memory(pair: &mut Pair<'_>, frames: &[Value]) -> Result<(), Error> {
     }
     // Page 0 and the end of the address space: both refuse, for the same reason.
     for address in ["0x0", "0xfffffffffffffff0"] {
-        pair.ask(&format!("read_memory {address}"), "read_memory", &json!({ "address": address, "size": 16 }))?;
+        pair.ask(
+            &format!("read_memory {address}"),
+            "read_memory",
+            &json!({ "address": address, "size": 16 }),
+        )?;
     }
     Ok(())
 }

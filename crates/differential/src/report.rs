@@ -9,10 +9,13 @@ use crate::{ACCEPTED, Comparison, Difference};
 /// Longest value shown.
 const WIDEST: usize = 160;
 
+/// Rows shown of an accepted difference unless all are wanted.
+const SHOWN: usize = 2;
+
 /// What is equal in numbers, what differs in full: unaccepted differences first, then the accepted
-/// ones under the reason they are accepted for.
+/// ones under the reason they are accepted for, a few of each or `all`.
 #[must_use]
-pub fn render(comparison: &Comparison) -> String {
+pub fn render(comparison: &Comparison, all: bool) -> String {
     let mut text = format!(
         "{}: {} questions, {} values compared, {} equal\n",
         comparison.dump,
@@ -30,7 +33,11 @@ pub fn render(comparison: &Comparison) -> String {
         let of_row: Vec<&Difference> = of_row.map(|judged| &judged.difference).collect();
         if !of_row.is_empty() {
             let _ = writeln!(text, "\n{} accepted because {}:", of_row.len(), row.because);
-            rows(&mut text, &of_row);
+            let shown = if all { of_row.len() } else { SHOWN.min(of_row.len()) };
+            rows(&mut text, &of_row[..shown]);
+            if shown < of_row.len() {
+                let _ = writeln!(text, "  ... and {} more like these", of_row.len() - shown);
+            }
         }
     }
     if comparison.differences.is_empty() {

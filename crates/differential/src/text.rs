@@ -13,8 +13,14 @@ pub(crate) fn value(text: &str) -> Value {
     let found = text.lines().find_map(|line| line.strip_prefix("Evaluate expression:")?.rsplit('=').next());
     match found.and_then(|text| number(text.trim())) {
         Some(value) => json!({ "value": format!("{value:#x}") }),
-        None => json!({ "text": text.trim() }),
+        // Why there is none is prose.
+        None => nothing(),
     }
+}
+
+/// What a refusal and an output without any fact have in common.
+pub(crate) fn nothing() -> Value {
+    json!({ "nothing": true })
 }
 
 /// Rows `00007ff6`11e51000 module!name (arguments)` by address: names without what follows them.
@@ -37,7 +43,7 @@ pub(crate) fn symbols(text: &str) -> Value {
             names.sort_by_key(|name| name.as_str().unwrap_or_default().to_owned());
         }
     }
-    Value::Object(rows)
+    if rows.is_empty() { nothing() } else { Value::Object(rows) }
 }
 
 /// Rows `   +0x000 name : type`.
@@ -50,7 +56,7 @@ pub(crate) fn layout(text: &str) -> Value {
     };
     let rows: Vec<(String, String)> = text.lines().filter_map(row).collect();
     if rows.is_empty() {
-        return json!({ "text": text.trim() });
+        return nothing();
     }
     let mut fields = Map::new();
     for (field, kind) in rows {
@@ -64,7 +70,7 @@ pub(crate) fn names(text: &str) -> Value {
     let mut names: Vec<&str> = text.lines().map(str::trim).filter(|line| line.contains('!')).collect();
     names.sort_unstable();
     names.dedup();
-    json!({ "names": names })
+    if names.is_empty() { nothing() } else { json!({ "names": names }) }
 }
 
 #[cfg(test)]
@@ -75,12 +81,13 @@ mod tests {
     fn values_are_read_with_and_without_backticks() {
         let text = "Evaluate expression: 140694838906880 = 00007ff6`11e50000\n";
         assert_eq!(value(text), json!({ "value": "0x7ff611e50000" }));
-        assert_eq!(value("Couldn't resolve error at 'x'"), json!({ "text": "Couldn't resolve error at 'x'" }));
+        assert_eq!(value("Couldn't resolve error at 'x'"), nothing());
     }
 
     #[test]
     fn symbols_are_read_by_address() {
-        let text = "00007ff6`11e51000 m!main (int, char**)\n00007ff6`11e51000 m!alias = <no type information>\n";
+        let text =
+            "00007ff6`11e51000 m!main (int, char**)\n00007ff6`11e51000 m!alias = <no type information>\n";
         assert_eq!(symbols(text), json!({ "0x7ff611e51000": ["m!alias", "m!main"] }));
     }
 
