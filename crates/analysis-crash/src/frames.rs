@@ -45,9 +45,6 @@ impl Walk {
 /// Fewer walked frames than this, with the end of the stack not reached, and stack words are looked at.
 const FEW: usize = 3;
 
-/// How the native walker ends the reason it stopped for.
-const SCAN_ADVICE: &str = "; a stack scan may find callers";
-
 /// Walks from `from`; where the walk was lost early, appends scanned frames, each marked as such.
 pub(crate) fn walk(target: &dyn Target, from: &Context, limit: usize, halt: &Halt) -> Walk {
     let stack = match target.stack(from, limit, halt) {
@@ -59,7 +56,7 @@ pub(crate) fn walk(target: &dyn Target, from: &Context, limit: usize, halt: &Hal
             return walk;
         }
     };
-    let (mut frames, mut limitations) = (stack.frames, stack.limitations);
+    let (mut frames, limitations) = (stack.frames, stack.limitations);
     let physical = frames.iter().filter(|f| !f.inline).count();
     // A stack of one frame is the end of no real stack: the function was taken for a leaf.
     let lost = match stack.end {
@@ -70,8 +67,6 @@ pub(crate) fn walk(target: &dyn Target, from: &Context, limit: usize, halt: &Hal
     if lost && limit > frames.len() {
         append_scan(target, from, limit, &mut frames, halt);
     }
-    // Where a scan is worth it, it was just made.
-    limitations.iter_mut().for_each(|text| *text = text.replace(SCAN_ADVICE, ""));
     Walk::new(frames, stack.end, limitations)
 }
 

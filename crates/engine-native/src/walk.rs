@@ -73,6 +73,10 @@ impl UnwindSource for Walker<'_> {
         }
     }
 
+    fn in_module(&self, address: u64) -> bool {
+        self.target.core.module_at(address).is_some()
+    }
+
     fn frame_program(&self, address: u64) -> Option<FrameProgram> {
         self.target.symbols.with_file(address, |module, file, rva| {
             let program = file.frame_program(rva).ok()??;

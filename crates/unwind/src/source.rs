@@ -68,6 +68,10 @@ pub trait UnwindSource {
     /// Whether code may run at `address`: `None` when nothing is known of it (not in an image, no
     /// page state). Images answer from their section flags.
     fn is_executable(&self, address: u64) -> Option<bool>;
+    /// Whether a loaded module contains `address`, readable or not.
+    fn in_module(&self, address: u64) -> bool {
+        self.image_at(address).is_some()
+    }
     /// x86: the frame record that covers `address`. FrameData before FPO; of nested records the one
     /// with the largest start not above `address`.
     fn frame_program(&self, address: u64) -> Option<FrameProgram> {

@@ -25,7 +25,7 @@ pub enum StepError {
     /// The unwind data ends here: a null return address, or the end of the ebp chain.
     #[error("this is the outermost frame")]
     Outermost,
-    #[error("no unwind data covers {ip:#x}; a stack scan may find callers")]
+    #[error("no unwind data covers {ip:#x}")]
     NoUnwindData { ip: u64 },
     #[error("the unwind data of {ip:#x} is damaged: {what}")]
     Damaged { ip: u64, what: &'static str },
@@ -33,7 +33,7 @@ pub enum StepError {
     StackUnreadable { address: u64 },
     #[error("register {0} is needed to go on and is not known")]
     RegisterUnknown(&'static str),
-    #[error("the return address {address:#x} is not in executable memory; a stack scan may find callers")]
+    #[error("the return address {address:#x} is not in executable memory")]
     NotCode { address: u64 },
     #[error("stacks of {0} are not walked")]
     Machine(&'static str),
@@ -112,12 +112,26 @@ pub(crate) fn check_return(
     machine: Machine,
     address: u64,
 ) -> Result<(), StepError> {
+    check(source, machine, address, source.image_at(address).is_some())
+}
+
+/// As [`check_return`] for an address that unwind data led to: a module whose headers nobody has is
+/// good enough.
+pub(crate) fn check_unwound(
+    source: &dyn UnwindSource,
+    machine: Machine,
+    address: u64,
+) -> Result<(), StepError> {
+    check(source, machine, address, source.in_module(address))
+}
+
+fn check(source: &dyn UnwindSource, machine: Machine, address: u64, known: bool) -> Result<(), StepError> {
     if address == 0 {
         return Err(StepError::Outermost);
     }
     let fine = match source.is_executable(address) {
         Some(executable) => executable,
-        None => source.image_at(address).is_some() || call_before(source, machine, address) == Some(true),
+        None => known || call_before(source, machine, address) == Some(true),
     };
     if fine { Ok(()) } else { Err(StepError::NotCode { address }) }
 }

@@ -74,7 +74,7 @@ fn guess(job: &Job<'_>, from: &Context, limit: usize, frames: &mut Vec<Frame>) {
 fn ended(end: WalkEnd) -> Option<String> {
     match end {
         WalkEnd::Outermost | WalkEnd::Limit => None,
-        WalkEnd::Lost(why) => Some(format!("lost: {why}")),
+        WalkEnd::Lost(why) => Some(why.to_owned()),
         WalkEnd::NoProgress => Some("the stack pointer stopped moving up".to_owned()),
         WalkEnd::Deadline => Some("the call's time ran out".to_owned()),
         WalkEnd::Interrupted => Some("interrupted".to_owned()),

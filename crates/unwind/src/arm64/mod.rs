@@ -12,7 +12,7 @@ use pe::ExceptionTable;
 use target::{Context, Found, Machine, MemoryExt, reg};
 
 use crate::source::{UnwindImage, UnwindSource};
-use crate::step::{Step, StepError, call_before, caller_of, check_return};
+use crate::step::{Step, StepError, call_before, caller_of, check_return, check_unwound};
 
 /// x0-x17 and the flags do not survive a call; x18 is the platform's.
 const VOLATILE: [usize; 19] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, reg::A64_CPSR];
@@ -124,7 +124,7 @@ fn unwind(
         caller.set(reg::A64_LR, address);
         caller.set_ip(address);
     }
-    check_return(source, Machine::Arm64, caller.ip())?;
+    check_unwound(source, Machine::Arm64, caller.ip())?;
     Ok(Step { context: caller, found: Found::Unwind, bounds, machine_frame })
 }
 

@@ -10,7 +10,7 @@ use pe::{ExceptionTable, FunctionEntry};
 use target::{Context, Flow, Found, Machine, MemoryExt, reg};
 
 use crate::source::{UnwindImage, UnwindSource};
-use crate::step::{Step, StepError, call_before, caller_of, check_return};
+use crate::step::{Step, StepError, call_before, caller_of, check_return, check_unwound};
 
 /// rax, rcx, rdx, r8-r11 and the flags do not survive a call.
 const VOLATILE: [usize; 8] = [reg::RAX, reg::RCX, reg::RDX, 8, 9, 10, 11, reg::EFLAGS];
@@ -148,7 +148,7 @@ impl Frame<'_> {
                 frame_register: info.frame_register,
             };
             if epilog.simulate(self.ip, context, &mut caller)? {
-                check_return(self.source, Machine::X64, caller.ip())?;
+                check_unwound(self.source, Machine::X64, caller.ip())?;
                 return Ok(Step { context: caller, found: Found::Unwind, bounds, machine_frame: false });
             }
         }
@@ -156,7 +156,7 @@ impl Frame<'_> {
         if !machine_frame {
             pop_return(self.source, &mut caller)?;
         }
-        check_return(self.source, Machine::X64, caller.ip())?;
+        check_unwound(self.source, Machine::X64, caller.ip())?;
         Ok(Step { context: caller, found: Found::Unwind, bounds, machine_frame })
     }
 
