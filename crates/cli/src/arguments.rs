@@ -66,6 +66,15 @@ pub(crate) enum Command {
     Tools(Tools),
     /// Say what works on this machine, what is missing and how to get it
     Doctor,
+    /// Copy Microsoft's debugger DLLs to where engine dbgeng finds them
+    InstallEngine(InstallEngine),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstallEngine {
+    /// A folder that has them: Debuggers\\x64 or Debuggers\\x86 of the Debugging Tools, WinDbg's own
+    #[arg(value_name = "DIR")]
+    pub(crate) from: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -42,8 +42,30 @@ pub async fn run(arguments: Arguments, supervisor: &Arc<Supervisor>, engines: En
         Some(Command::Call(asked)) => call::run(&asked, supervisor).await,
         Some(Command::Tools(asked)) => list::run(&asked),
         Some(Command::Doctor) => doctor::run(supervisor, engines, build).await,
+        Some(Command::InstallEngine(asked)) => install_engine(&asked.from, supervisor),
         None => USAGE,
     };
     supervisor.shutdown().await;
     code
+}
+
+fn install_engine(from: &std::path::Path, supervisor: &Arc<Supervisor>) -> i32 {
+    match supervisor.install_engine(from) {
+        Ok(done) => {
+            let version = done.version.map(|version| format!(" {version}")).unwrap_or_default();
+            output::line(&format!(
+                "DbgEng{version} is in {} ({} files copied)",
+                done.to.display(),
+                done.files
+            ));
+            for missing in done.missing {
+                output::line(&format!("missing  {missing}"));
+            }
+            OK
+        }
+        Err(error) => {
+            eprintln!("windbg-mcp: {error}");
+            FAILED
+        }
+    }
 }

@@ -22,6 +22,7 @@ mod call;
 mod client;
 mod config;
 mod end;
+mod engine_install;
 mod image;
 mod image_header;
 mod log;
@@ -43,6 +44,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use answer::{CallFailure, CallResult};
 pub use client::Client;
 pub use config::{BadVariable, Config};
+pub use engine_install::InstalledEngine;
 pub use log::{LogRing, RingLayer};
 pub use progress::{Milestones, ProgressSink, relay};
 pub use wine::EngineFact;
@@ -112,6 +114,14 @@ impl Supervisor {
     #[must_use]
     pub fn dbgeng_facts(&self) -> Vec<EngineFact> {
         image::dbgeng_facts(&self.shared.config)
+    }
+
+    /// Copies the engine in `from` to where workers find it without being told.
+    ///
+    /// # Errors
+    /// What is wrong with the source, or with the folder it goes to.
+    pub fn install_engine(&self, from: &std::path::Path) -> Result<InstalledEngine, String> {
+        engine_install::install(from, &wine::worker_folder(&self.shared.config))
     }
 
     /// Releases every session in parallel with the shutdown grace, then kills what is left.

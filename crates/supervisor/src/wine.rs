@@ -55,14 +55,17 @@ impl Arch {
 }
 
 /// `dbgeng.dll` imports `dbghelp.dll` and `DbgModel.dll`; the rest it loads when asked for what they do.
-const NEEDED: [&str; 3] = ["dbgeng.dll", "dbghelp.dll", "DbgModel.dll"];
-const USEFUL: [(&str, &str); 2] =
-    [("symsrv.dll", "symbol servers and stores"), ("srcsrv.dll", "source servers")];
+pub(crate) const NEEDED: [&str; 3] = ["dbgeng.dll", "dbghelp.dll", "DbgModel.dll"];
+pub(crate) const USEFUL: [(&str, &str); 3] = [
+    ("msdia140.dll", "names from PDBs, only exports"),
+    ("symsrv.dll", "symbol servers and stores"),
+    ("srcsrv.dll", "source servers"),
+];
 
-/// Of Microsoft's own builds the DLLs in a package anybody can fetch.
+/// A package anybody can fetch carries Microsoft's own builds.
 const GET_DLLS: &str = "pip download --no-deps --only-binary=:all: --platform win_amd64 --python-version 3.8 \
                         pykd==0.3.4.15 && unzip -j pykd-*.whl 'pykd/*.dll' -d ~/dbgeng && \
-                        export WINDBG_MCP_ENGINE_DIR=~/dbgeng   # or copy Debuggers/x64 of a Windows machine";
+                        windbg-mcp install-engine ~/dbgeng   # or a copy of a Windows machine's Debuggers/x64";
 
 /// Everything found.
 pub(crate) struct Setup {
@@ -73,7 +76,7 @@ pub(crate) struct Setup {
 }
 
 /// A file of `folder` by its name in any case, as Windows and Wine find it.
-fn in_folder(folder: &Path, name: &str) -> Option<PathBuf> {
+pub(crate) fn in_folder(folder: &Path, name: &str) -> Option<PathBuf> {
     let exact = folder.join(name);
     if exact.is_file() {
         return Some(exact);
@@ -127,6 +130,13 @@ pub(crate) fn engine_folder(config: &Config, arch: Arch, worker: &Path) -> Optio
             places.iter().find(right).cloned().or_else(|| Some(named).filter(|named| right(&named)))
         }
     }
+}
+
+/// Where the DLLs are looked for when no folder is named: beside the worker.
+pub(crate) fn worker_folder(config: &Config) -> PathBuf {
+    let own = std::env::current_exe().unwrap_or_default();
+    let program = if cfg!(windows) { own } else { worker(config, Arch::X64).0 };
+    program.parent().map(Path::to_owned).unwrap_or_default()
 }
 
 fn machine_in(folder: &Path) -> Option<u16> {
