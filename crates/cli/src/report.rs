@@ -68,13 +68,13 @@ pub(crate) fn bucket(triaged: &Triaged) -> Option<String> {
 
 /// A dump that failed, in one line.
 pub(crate) fn failure(failure: &Failure) -> String {
-    let path = failure.path.display().to_string();
+    let message = plain(&failure.message);
     // Most refusals name the file themselves.
-    let name = failure.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    if !name.is_empty() && failure.message.contains(&name) {
-        plain(&failure.message)
+    let name = failure.path.file_name().map(|name| plain(&name.to_string_lossy())).unwrap_or_default();
+    if !name.is_empty() && message.contains(&name) {
+        message
     } else {
-        plain(&format!("{path}: {}", failure.message))
+        format!("{}: {message}", plain(&failure.path.display().to_string()))
     }
 }
 

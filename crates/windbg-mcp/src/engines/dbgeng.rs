@@ -263,7 +263,9 @@ fn plain(path: &str, file: &Path, halt: &Halt) -> Result<(PathBuf, Option<&'stat
         };
     };
     let copy = std::env::temp_dir().join(format!("windbg-mcp-{}.dmp", std::process::id()));
-    let written = File::create(&copy).and_then(|mut out| out.write_all(packed.file.bytes()));
+    // A name others can guess: what lies there is never written through.
+    let _ = std::fs::remove_file(&copy);
+    let written = File::create_new(&copy).and_then(|mut out| out.write_all(packed.file.bytes()));
     *UNPACKED.lock().unwrap_or_else(PoisonError::into_inner) = Some(copy.clone());
     match written {
         Ok(()) => Ok((copy, Some(packed.container.name()))),

@@ -1,6 +1,6 @@
 //! An MCP client that sees everything the server writes, in either era of the protocol.
 
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, unused_imports)]
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
