@@ -174,7 +174,7 @@ impl DbgEng {
         )
     }
 
-    fn ids(&self) -> Vec<u32> {
+    pub(crate) fn ids(&self) -> Vec<u32> {
         // SAFETY: no arguments.
         let count = unsafe { self.control.GetNumberBreakpoints() }.unwrap_or(0).min(65_536);
         let mut ids = Vec::new();

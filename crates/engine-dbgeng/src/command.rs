@@ -13,6 +13,7 @@ use windows::core::HSTRING;
 use crate::engine::{DbgEng, explain};
 use crate::output::Collected;
 use crate::run::Before;
+use crate::watchdog::Watched;
 
 /// Longest a command that resumed the target is waited for.
 const PUMP: Duration = Duration::from_secs(60);
@@ -28,7 +29,7 @@ impl DbgEng {
         let before = self.before();
         let identity = self.processes_here();
         let line = HSTRING::from(line);
-        let (result, cause) = self.watchdog.during(halt, None, false, || {
+        let (result, cause) = self.watchdog.during(halt, None, Watched::Call, || {
             // SAFETY: the string lives for the call.
             unsafe { self.control.ExecuteWide(DEBUG_OUTCTL_THIS_CLIENT, &line, NO_REPEAT) }
         });
@@ -78,7 +79,7 @@ impl DbgEng {
 
     fn pump_command(&self, before: &Before, halt: &Halt, text: &mut String) {
         let bound = halt.remaining().map_or(PUMP, |left| left.min(PUMP));
-        match self.pump(bound, before, halt, true) {
+        match self.pump(bound, before, halt) {
             Ok(stop) => {
                 text.push_str(&stop.output);
                 note(text, &self.where_stopped(&stop));

@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex};
 use target::{Facts, Machine, Module, Selection, SymbolPaths, TargetError};
 use windows::Win32::System::Diagnostics::Debug::Extensions::{
     DEBUG_STATUS_NO_DEBUGGEE, IDebugAdvanced3, IDebugClient5, IDebugControl4, IDebugDataSpaces4,
-    IDebugInputCallbacks, IDebugOutputCallbacksWide, IDebugRegisters2, IDebugSymbols3, IDebugSystemObjects4,
+    IDebugEventCallbacksWide, IDebugInputCallbacks, IDebugOutputCallbacksWide, IDebugRegisters2,
+    IDebugSymbols3, IDebugSystemObjects4,
 };
 use windows::core::{HSTRING, Interface};
 
 use crate::breakpoints::Remembered;
-use crate::callbacks::InputCallbacks;
+use crate::callbacks::{EventCallbacks, InputCallbacks};
 use crate::exit_code::ExitCode;
 use crate::library;
 use crate::locals::Pdbs;
@@ -150,6 +151,9 @@ impl DbgEng {
             doing: "starting the watchdog thread",
             error: error.into(),
         })?;
+        let events: IDebugEventCallbacksWide = EventCallbacks(watchdog.breaker()).into();
+        // SAFETY: the engine holds a reference of its own to the object.
+        unsafe { client.SetEventCallbacksWide(&events) }.map_err(failed("setting event callbacks"))?;
         Ok(Self {
             registers: client.cast().map_err(failed("asking for IDebugRegisters2"))?,
             spaces: client.cast().map_err(failed("asking for IDebugDataSpaces4"))?,
@@ -213,11 +217,17 @@ impl DbgEng {
         unsafe { self.control.GetExecutionStatus() }.unwrap_or(0)
     }
 
+    /// Refuses when the target is known to be gone; asks the engine nothing.
+    pub(crate) fn here(&self) -> Result<(), TargetError> {
+        match &*self.gone.borrow() {
+            Some(why) => Err(TargetError::Gone(why.clone())),
+            None => Ok(()),
+        }
+    }
+
     /// Refuses when there is no target: text driven into an engine without one can fault inside it.
     pub(crate) fn alive(&self) -> Result<(), TargetError> {
-        if let Some(why) = &*self.gone.borrow() {
-            return Err(TargetError::Gone(why.clone()));
-        }
+        self.here()?;
         if self.status() == DEBUG_STATUS_NO_DEBUGGEE {
             return Err(TargetError::Gone("the engine holds no target any more".to_owned()));
         }
@@ -227,7 +237,7 @@ impl DbgEng {
     pub(crate) fn set_gone(&self, why: String) {
         self.gone.borrow_mut().get_or_insert(why);
         self.generation.set(self.generation.get() + 1);
-        *self.modules.borrow_mut() = Some(Arc::default());
+        self.forget();
     }
 
     /// Whatever was cached about the target may have changed.

@@ -35,10 +35,8 @@ impl DbgEng {
         // SAFETY: the string lives for the call.
         let index = unsafe { self.registers.GetIndexByNameWide(&HSTRING::from(name)) }.ok()?;
         // SAFETY: one index in, one value out.
-        unsafe {
-            self.registers.GetValues2(DEBUG_REGSRC_DEBUGGEE, 1, Some(&index), 0, value.as_mut_ptr())
-        }
-        .ok()?;
+        unsafe { self.registers.GetValues2(DEBUG_REGSRC_DEBUGGEE, 1, Some(&index), 0, value.as_mut_ptr()) }
+            .ok()?;
         Some(value[0])
     }
 

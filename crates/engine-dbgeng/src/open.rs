@@ -14,6 +14,7 @@ use windows::Win32::System::Diagnostics::Debug::Extensions::{
 use windows::core::{HRESULT, HSTRING, Interface, PCWSTR};
 
 use crate::engine::{DbgEng, OpenError, Origin, explain};
+use crate::watchdog::Watched;
 
 /// A dump that has not loaded by then does not load.
 const LOAD_WAIT: Duration = Duration::from_secs(60);
@@ -243,8 +244,12 @@ impl DbgEng {
         let not_stopped = || OpenError::NotStopped { what: what.to_owned(), seconds: FIRST_STOP.as_secs() };
         for _ in 0..1000 {
             let left = deadline.saturating_duration_since(Instant::now());
-            let (answer, _) =
-                self.watchdog.during(halt, Some(left), pid.is_none(), || wait(&self.control, u32::MAX));
+            let (answer, _) = self.watchdog.during(
+                halt,
+                Some(left),
+                Watched::Resume { first_of_launch: pid.is_none() },
+                || wait(&self.control, u32::MAX),
+            );
             if self.status() == DEBUG_STATUS_NO_DEBUGGEE {
                 let code = self.exited_with();
                 self.released.set(true);

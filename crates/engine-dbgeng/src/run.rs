@@ -17,7 +17,7 @@ use windows::core::HRESULT;
 use crate::engine::{DbgEng, EngineResult, Origin, explain};
 use crate::open::wait;
 use crate::output::Collected;
-use crate::watchdog::Cause;
+use crate::watchdog::{Cause, Watched};
 
 /// `STATUS_BREAKPOINT`, `STATUS_SINGLE_STEP` and their WoW64 twins (ntstatus.h).
 const BREAKPOINT: [u32; 2] = [0x8000_0003, 0x4000_001f];
@@ -109,20 +109,19 @@ impl DbgEng {
     }
 
     /// Pumps a target that was set going until it stops, the bound passes or the halt stops it.
-    pub(crate) fn pump(
-        &self,
-        bound: Duration,
-        before: &Before,
-        halt: &Halt,
-        stepping: bool,
-    ) -> Result<RunStop> {
+    pub(crate) fn pump(&self, bound: Duration, before: &Before, halt: &Halt) -> Result<RunStop> {
+        let status = self.status();
+        let stepping = matches!(status, DEBUG_STATUS_STEP_INTO | DEBUG_STATUS_STEP_OVER);
         let deadline = Instant::now().checked_add(bound);
         let mut cause = None;
-        let mut shielded = self.undelivered.replace(false);
+        let mut leftover = self.undelivered.replace(false);
         for _ in 0..MOST_PASSES {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             let first = self.first_resume.replace(false);
-            let (answer, raised) = self.watchdog.during(halt, left, first, || wait(&self.control, u32::MAX));
+            let (answer, raised) =
+                self.watchdog.during(halt, left, Watched::Resume { first_of_launch: first }, || {
+                    wait(&self.control, u32::MAX)
+                });
             cause = raised.or(cause);
             self.forget();
             if self.status() == DEBUG_STATUS_NO_DEBUGGEE {
@@ -133,15 +132,17 @@ impl DbgEng {
                 self.sync_selection();
                 return Err(self.did_not_move(answer));
             }
-            let mut stop = self.stop(before, stepping);
-            if cause.is_none() && shielded && stop.reason == StopReason::BreakIn {
+            let mut stop = self.stop(before, stepping, leftover);
+            if cause.is_none() && leftover && stop.reason == StopReason::BreakIn {
                 // The stop of a break an earlier run no longer needed.
                 tracing::debug!("resumed past a break that an earlier run had asked for");
-                shielded = false;
-                self.set_status(if stepping { DEBUG_STATUS_STEP_INTO } else { DEBUG_STATUS_GO })?;
+                leftover = false;
+                self.leave_break_thread(before);
+                self.set_status(status)?;
                 continue;
             }
-            if cause.is_none() && self.passes_by(&stop.reason, halt) {
+            // Going on from inside a call would lose the step: `control` takes a step past a condition.
+            if cause.is_none() && !stepping && self.passes_by(&stop.reason, halt) {
                 self.set_status(DEBUG_STATUS_GO)?;
                 continue;
             }
@@ -153,6 +154,10 @@ impl DbgEng {
             return Ok(stop);
         }
         Err(TargetError::failed("the target stopped at a conditional breakpoint too often"))
+    }
+
+    pub(crate) fn go_status(&self) -> u32 {
+        if self.at_own_exception() { DEBUG_STATUS_GO_NOT_HANDLED } else { DEBUG_STATUS_GO }
     }
 
     /// Whether the target stands at an exception that is its own to handle. Plain `go` would take one
@@ -167,7 +172,7 @@ impl DbgEng {
         (DEBUG_STATUS_GO..=DEBUG_STATUS_STEP_INTO).contains(&self.status())
     }
 
-    fn set_status(&self, status: u32) -> Result<()> {
+    pub(crate) fn set_status(&self, status: u32) -> Result<()> {
         // SAFETY: integers only.
         unsafe { self.control.SetExecutionStatus(status) }.said("resume the target")
     }
@@ -195,9 +200,11 @@ impl DbgEng {
         }
     }
 
-    fn stop(&self, before: &Before, stepping: bool) -> RunStop {
+    fn stop(&self, before: &Before, stepping: bool, leftover: bool) -> RunStop {
         let event = self.last_event();
-        let reason = event.as_ref().map_or(StopReason::Unknown, |event| self.reason(event, before, stepping));
+        let reason = event
+            .as_ref()
+            .map_or(StopReason::Unknown, |event| self.reason(event, before, stepping, leftover));
         let break_thread = match (&reason, &event) {
             (StopReason::BreakIn, Some(event)) => self
                 .thread_ids()
@@ -217,7 +224,7 @@ impl DbgEng {
         }
     }
 
-    fn reason(&self, event: &Event, before: &Before, stepping: bool) -> StopReason {
+    fn reason(&self, event: &Event, before: &Before, stepping: bool, leftover: bool) -> StopReason {
         match (&event.detail, event.kind) {
             (Detail::Breakpoint(id), _) => {
                 if self.is_data_breakpoint(*id) {
@@ -230,7 +237,8 @@ impl DbgEng {
                 if SINGLE_STEP.contains(&record.code) && stepping {
                     return StopReason::Step;
                 }
-                if BREAKPOINT.contains(&record.code) && self.is_break_thread(event, record, before) {
+                if BREAKPOINT.contains(&record.code) && self.is_break_thread(event, record, before, leftover)
+                {
                     return StopReason::BreakIn;
                 }
                 StopReason::Exception { record: record.clone(), first_chance: *first_chance }
@@ -249,13 +257,20 @@ impl DbgEng {
     }
 
     /// A thread that was not there before and stands in `ntdll!DbgBreakPoint` was injected.
-    fn is_break_thread(&self, event: &Event, record: &ExceptionRecord, before: &Before) -> bool {
+    fn is_break_thread(
+        &self,
+        event: &Event,
+        record: &ExceptionRecord,
+        before: &Before,
+        leftover: bool,
+    ) -> bool {
         // The engine gives an ended thread's id to the next one, so both ids count.
         let now = self.thread_ids().unwrap_or_default();
         let thread = now.iter().find(|(id, _)| *id == event.thread);
         let old = thread.is_none_or(|thread| before.threads.contains(thread));
         // A new process's own first stop looks the same.
-        if old || !before.processes.contains(&event.process) {
+        // That of a break which an earlier run no longer needed may have been there already.
+        if (old && !leftover) || !before.processes.contains(&event.process) {
             return false;
         }
         let at = self.read_symbol_at(record.address).ok().flatten();
@@ -277,16 +292,7 @@ impl DbgEng {
     fn settle_stop(&self, stop: &mut RunStop, before: &Before, cause: Option<Cause>) {
         let injected = stop.reason == StopReason::BreakIn;
         if injected {
-            self.step_past_break();
-        }
-        let still_there = |current: &u32| {
-            let now = self.thread_ids().unwrap_or_default();
-            before.threads.iter().any(|thread| thread.0 == *current && now.contains(thread))
-        };
-        if injected && let Some(current) = before.current.filter(still_there) {
-            // The thread may have ended meanwhile; then the injected one stays current.
-            // SAFETY: integers only.
-            let _ = unsafe { self.system.SetCurrentThreadId(current) };
+            self.leave_break_thread(before);
         }
         match cause {
             Some(Cause::Bound | Cause::Deadline) if injected => stop.timed_out = true,
@@ -297,6 +303,18 @@ impl DbgEng {
         self.watchdog.drain();
         self.sync_selection();
         stop.output = Collected::take(&self.output);
+    }
+
+    /// Makes the thread current again that was before the run, if it still is there.
+    pub(crate) fn leave_break_thread(&self, before: &Before) {
+        self.step_past_break();
+        let now = self.thread_ids().unwrap_or_default();
+        let still_there =
+            |current: &u32| before.threads.iter().any(|thread| thread.0 == *current && now.contains(thread));
+        if let Some(current) = before.current.filter(still_there) {
+            // SAFETY: integers only.
+            let _ = unsafe { self.system.SetCurrentThreadId(current) };
+        }
     }
 
     /// The engine steps off a break instruction on the current thread only; with another one made
@@ -336,14 +354,13 @@ impl Run for DbgEng {
         self.watchdog.drain();
         Collected::take(&self.output);
         let before = self.before();
-        let (status, stepping) = match how {
-            Resume::Go if self.at_own_exception() => (DEBUG_STATUS_GO_NOT_HANDLED, false),
-            Resume::Go => (DEBUG_STATUS_GO, false),
-            Resume::StepInto => (DEBUG_STATUS_STEP_INTO, true),
-            Resume::StepOver => (DEBUG_STATUS_STEP_OVER, true),
+        let status = match how {
+            Resume::Go => self.go_status(),
+            Resume::StepInto => DEBUG_STATUS_STEP_INTO,
+            Resume::StepOver => DEBUG_STATUS_STEP_OVER,
         };
         self.set_status(status)?;
         on_moving();
-        self.pump(bound, &before, halt, stepping)
+        self.pump(bound, &before, halt)
     }
 }

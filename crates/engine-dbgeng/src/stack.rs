@@ -11,6 +11,7 @@ use windows::core::Interface;
 
 use crate::engine::{DbgEng, EngineResult};
 use crate::names;
+use crate::watchdog::Watched;
 
 /// `STACK_FRAME_TYPE_INLINE` and the return-address bit beside it (dbghelp.h).
 const INLINE: u32 = 2;
@@ -42,7 +43,7 @@ impl DbgEng {
         let rows = ((limit + 1) * 3 + 32).min(MOST_ROWS);
         let mut raw = vec![DEBUG_STACK_FRAME_EX::default(); rows];
         let mut contexts = vec![0u8; rows * record_size];
-        let (walked, raised) = self.watchdog.during(halt, None, false, || {
+        let (walked, raised) = self.watchdog.during(halt, None, Watched::Call, || {
             self.as_machine(from.machine, || self.raw_walk(from, &mut raw, &mut contexts))
         });
         let filled = match (walked, raised) {

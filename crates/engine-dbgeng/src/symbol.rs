@@ -11,6 +11,7 @@ use windows::core::{HRESULT, HSTRING, Interface};
 
 use crate::engine::{DbgEng, EngineResult, explain};
 use crate::names;
+use crate::watchdog::Watched;
 
 /// `DEBUG_EXPR_MASM` (dbgeng.h).
 const MASM: u32 = 0;
@@ -141,7 +142,8 @@ impl DbgEng {
 
     pub(crate) fn match_symbols(&self, pattern: &str, limit: usize, halt: &Halt) -> Result<Vec<SymbolHit>> {
         halt.check("searching symbols")?;
-        let (hits, raised) = self.watchdog.during(halt, None, false, || self.matches(pattern, limit, halt));
+        let (hits, raised) =
+            self.watchdog.during(halt, None, Watched::Call, || self.matches(pattern, limit, halt));
         self.watchdog.drain();
         match (hits, raised.and(halt.stop())) {
             (Err(_), Some(Stop::Deadline)) => Err(TargetError::Deadline("searching symbols")),
@@ -294,7 +296,7 @@ impl DbgEng {
         halt.check("evaluating")?;
         let (value, raised) = self
             .watchdog
-            .during(halt, None, false, || self.in_event_scope(|| self.evaluate_masm(expression)));
+            .during(halt, None, Watched::Call, || self.in_event_scope(|| self.evaluate_masm(expression)));
         self.watchdog.drain();
         match (value, raised) {
             (Err(_), Some(_)) if halt.stop() == Some(Stop::Deadline) => {
@@ -428,8 +430,11 @@ impl DbgEng {
                 .said("read memory")
             };
             // As x86 the engine cuts addresses to 32 bits.
-            let outcome =
-                if self.facts.wow64 && wide >> 32 != 0 { self.as_machine(Machine::X64, page) } else { page() };
+            let outcome = if self.facts.wow64 && wide >> 32 != 0 {
+                self.as_machine(Machine::X64, page)
+            } else {
+                page()
+            };
             if outcome.is_err() {
                 break;
             }

@@ -17,6 +17,9 @@ impl Memory for DbgEng {
         if buffer.is_empty() {
             return ReadOutcome::complete(0);
         }
+        if self.here().is_err() {
+            return ReadOutcome::stopped(0, Unreadable::Refused);
+        }
         let read = match space {
             Space::Virtual => self.read_pages(self.narrow(address), buffer),
             Space::Physical => {
@@ -67,6 +70,7 @@ impl Target for DbgEng {
     }
 
     fn modules(&self) -> Result<Arc<[Module]>> {
+        self.here()?;
         if let Some(modules) = &*self.modules.borrow() {
             return Ok(Arc::clone(modules));
         }
@@ -76,6 +80,7 @@ impl Target for DbgEng {
     }
 
     fn unloaded_modules(&self) -> Result<Arc<[UnloadedModule]>> {
+        self.here()?;
         Ok(self.read_unloaded()?.into())
     }
 
@@ -90,6 +95,7 @@ impl Target for DbgEng {
     }
 
     fn symbol_status(&self, base: u64, load: bool) -> Result<SymbolStatus> {
+        self.here()?;
         self.read_symbol_status(base, load)
     }
 
@@ -98,6 +104,7 @@ impl Target for DbgEng {
     }
 
     fn set_symbol_paths(&self, paths: SymbolPaths) -> Result<()> {
+        self.here()?;
         // SAFETY: the strings live for the calls.
         unsafe {
             self.symbols
@@ -115,6 +122,7 @@ impl Target for DbgEng {
     }
 
     fn reload(&self, pattern: Option<&str>, force: bool) -> Result<Reloaded> {
+        self.here()?;
         let glob = pattern.map(symbols::glob::Glob::new);
         let modules = self.modules()?;
         let wanted =
@@ -141,18 +149,22 @@ impl Target for DbgEng {
     }
 
     fn threads(&self) -> Result<Arc<[Thread]>> {
+        self.here()?;
         Ok(self.list_threads()?.into())
     }
 
     fn processes(&self, halt: &Halt) -> Result<Vec<Process>> {
+        self.here()?;
         self.list_processes(halt)
     }
 
     fn kernel_threads(&self, process: u64, halt: &Halt) -> Result<Vec<KernelThread>> {
+        self.here()?;
         self.list_kernel_threads(process, halt)
     }
 
     fn current_kernel_thread(&self) -> Result<KernelThread> {
+        self.here()?;
         if !self.facts.kind.is_kernel() {
             return Err(TargetError::unsupported(
                 "wrong_target_kind",
@@ -170,6 +182,7 @@ impl Target for DbgEng {
     }
 
     fn process(&self, object: u64) -> Result<Process> {
+        self.here()?;
         self.process_record(object)
     }
 
@@ -178,6 +191,7 @@ impl Target for DbgEng {
     }
 
     fn select(&self, selection: Selection) -> Result<()> {
+        self.here()?;
         self.apply_selection(selection)
     }
 
@@ -187,62 +201,77 @@ impl Target for DbgEng {
     }
 
     fn stack(&self, from: &Context, limit: usize, halt: &Halt) -> Result<Stack> {
+        self.here()?;
         self.walk(from, limit, halt)
     }
 
     fn scan_stack(&self, from: &Context, limit: usize, halt: &Halt) -> Result<Vec<Frame>> {
+        self.here()?;
         self.scan(from, limit, halt)
     }
 
     fn stored_event(&self) -> Result<Option<StoredEvent>> {
+        self.here()?;
         self.read_event()
     }
 
     fn bug_check(&self) -> Result<Option<BugCheck>> {
+        self.here()?;
         self.read_bug_check()
     }
 
     fn region(&self, address: u64) -> Result<Region> {
+        self.here()?;
         self.read_region(self.narrow(address))
     }
 
     fn symbol_at(&self, address: u64) -> Result<Option<SymbolHit>> {
+        self.here()?;
         self.read_symbol_at(self.narrow(address))
     }
 
     fn resolve(&self, name: &str) -> Result<Vec<SymbolHit>> {
+        self.here()?;
         self.resolve_name(name)
     }
 
     fn find_symbols(&self, pattern: &str, limit: usize, halt: &Halt) -> Result<Vec<SymbolHit>> {
+        self.here()?;
         self.match_symbols(pattern, limit, halt)
     }
 
     fn source_line(&self, address: u64) -> Result<Option<SourceLine>> {
+        self.here()?;
         self.read_line(self.narrow(address))
     }
 
     fn type_layout(&self, name: &str) -> Result<TypeLayout> {
+        self.here()?;
         self.layout(name)
     }
 
     fn find_types(&self, pattern: &str, limit: usize) -> Result<Vec<String>> {
+        self.here()?;
         self.match_types(pattern, limit)
     }
 
     fn locals(&self, frame: &Frame) -> Result<Vec<Local>> {
+        self.here()?;
         self.read_locals(frame)
     }
 
     fn disassemble(&self, address: u64, count: usize) -> Result<Vec<Instruction>> {
+        self.here()?;
         self.instructions(self.narrow(address), count)
     }
 
     fn function_bounds(&self, address: u64) -> Result<Option<(u64, u64)>> {
+        self.here()?;
         Ok(self.bounds(self.narrow(address)))
     }
 
     fn evaluate(&self, expression: &str, halt: &Halt) -> Result<u64> {
+        self.here()?;
         self.evaluate_bounded(expression, halt).map(|value| self.narrow(value))
     }
 

@@ -12,9 +12,31 @@ use windows::core::{HRESULT, Interface};
 /// How often a halt flag, which nobody signals, is looked at while something runs.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// On the first resume of a launched process a break that arrives before the wait is entered kills
-/// the process (measured under Wine; spec 10 section 9.4).
-const FIRST_RESUME_HOLD: Duration = Duration::from_millis(50);
+/// A break that arrives while the engine steps off a breakpoint, as it does at the start of a resume,
+/// kills the process under Wine: so none is raised earlier than this. The first resume of a launch
+/// takes longest (spec 10 section 9.4).
+const HOLD: Duration = Duration::from_millis(20);
+const FIRST_HOLD: Duration = Duration::from_millis(50);
+
+/// Which engine call is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// One that does not let the target move.
+    Call,
+    Resume {
+        first_of_launch: bool,
+    },
+}
+
+impl Watched {
+    fn hold(self) -> Option<Duration> {
+        match self {
+            Self::Call => None,
+            Self::Resume { first_of_launch: true } => Some(FIRST_HOLD),
+            Self::Resume { first_of_launch: false } => Some(HOLD),
+        }
+    }
+}
 
 /// Who filed a break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +130,16 @@ impl Breaker {
     }
 }
 
+impl Breaker {
+    /// The target has just stopped, or is about to go on: no break for a moment.
+    pub(crate) fn hold(&self) {
+        if let Some(armed) = &mut self.0.lock().armed {
+            let until = Instant::now() + HOLD;
+            armed.not_before = Some(armed.not_before.map_or(until, |at| at.max(until)));
+        }
+    }
+}
+
 /// One per engine.
 pub(crate) struct Watchdog {
     shared: Arc<Shared>,
@@ -129,19 +161,19 @@ impl Watchdog {
         Breaker(Arc::clone(&self.shared))
     }
 
-    /// Watches one engine call. `first_resume` holds breaks until the wait surely has begun.
+    /// Watches one engine call.
     pub(crate) fn during<T>(
         &self,
         halt: &Halt,
         bound: Option<Duration>,
-        first_resume: bool,
+        watched: Watched,
         call: impl FnOnce() -> T,
     ) -> (T, Option<Cause>) {
         let now = Instant::now();
         self.shared.lock().armed = Some(Armed {
             halt: halt.clone(),
             bound: bound.and_then(|b| now.checked_add(b)),
-            not_before: first_resume.then(|| now + FIRST_RESUME_HOLD),
+            not_before: watched.hold().map(|hold| now + hold),
             requested: false,
             raised: None,
         });

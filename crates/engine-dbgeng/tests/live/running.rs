@@ -87,6 +87,11 @@ fn go_to_exit() {
     assert!(stop.output.contains("victim begins"), "{}", stop.output);
     let refused = engine.context(target::ContextOf::Selected, target::View::Default);
     assert!(matches!(refused, Err(TargetError::Gone(_))), "{refused:?}");
+    for refused in
+        [engine.modules().err(), engine.threads().err(), engine.evaluate("1", &Halt::unbounded()).err()]
+    {
+        assert!(matches!(refused, Some(TargetError::Gone(_))), "{refused:?}");
+    }
     let refused = engine.run().unwrap().resume(Resume::Go, crate::harness::BOUND, &|| {}, &Halt::unbounded());
     assert!(matches!(refused, Err(TargetError::Gone(_))), "{refused:?}");
     assert_eq!(engine.release().unwrap(), target::Ending::Terminated);
