@@ -31,7 +31,8 @@ impl CallResult {
     /// The error branch; `next` narrowed to `surface`.
     #[must_use]
     pub fn error(error: &ToolError, surface: &Surface) -> Self {
-        Self { structured: Some(error.structured(surface)), text: printable(&error.message), is_error: true }
+        let error = ToolError { message: printable(&error.message), ..error.clone() };
+        Self { structured: Some(error.structured(surface)), text: error.message, is_error: true }
     }
 }
 
@@ -168,6 +169,7 @@ mod tests {
         assert_eq!(whole.text, ".[31ma\tb\n.c.");
         let error = CallResult::error(&ToolError::invalid("\u{1b}]0;x\u{7}"), &Surface::all());
         assert_eq!(error.text, ".]0;x.");
+        assert_eq!(error.structured.unwrap()["error"]["message"], ".]0;x.");
     }
 
     #[test]
