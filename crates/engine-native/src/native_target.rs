@@ -337,7 +337,11 @@ impl Target for NativeTarget {
                     protect: None,
                     usage: Some(format!("Image {}", module.name)),
                 },
-                None => unknown_page(address),
+                None => {
+                    let page = unknown_page(address);
+                    let above = self.core.modules().iter().map(|m| m.base).filter(|&b| b > address).min();
+                    Region { size: above.unwrap_or(u64::MAX) - page.base, ..page }
+                }
             },
         })
     }

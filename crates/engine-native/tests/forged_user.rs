@@ -211,3 +211,13 @@ fn names_of_a_dump_cannot_forge_lines_of_a_report() {
         assert!(!name.contains(char::is_control), "{name:?}");
     }
 }
+
+#[test]
+fn what_an_image_does_not_hold_is_one_region_on_each_side() {
+    let target = open_bytes(program(Machine::X64).file, "app.exe", &OpenOptions::default()).unwrap();
+    let module = target.modules().unwrap()[0].clone();
+    let below = target.region(0x1234).unwrap();
+    assert_eq!((below.base, below.base + below.size), (0x1000, module.base));
+    let above = target.region(module.base + module.size + 0x5000).unwrap();
+    assert!(above.size > 1 << 60, "{above:?}");
+}

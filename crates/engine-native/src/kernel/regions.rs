@@ -43,7 +43,10 @@ impl KernelState {
                 Some((base, size)) => {
                     Region { base, size, state: RegionState::Valid, ..unknown_page(address) }
                 }
-                None => unknown_page(address),
+                None => {
+                    let (base, size) = self.core.hole_around(address);
+                    Region { base, size, ..unknown_page(address) }
+                }
             },
         };
         region.usage = self.usage(address);
