@@ -71,10 +71,6 @@ mod when {
         texts(d).is_some_and(|(native, other)| refused(native) && refused(other))
     }
 
-    pub(super) fn both_lost(d: &Difference) -> bool {
-        texts(d).is_some_and(|(native, other)| native.starts_with("lost") && other.starts_with("lost"))
-    }
-
     /// The same but for the fraction of a second.
     pub(super) fn same_second(d: &Difference) -> bool {
         let times = texts(d).is_some_and(|(a, b)| a.split('.').next() == b.split('.').next());
@@ -89,6 +85,29 @@ mod when {
     /// The native engine's instruction is none to DbgEng.
     pub(super) fn not_decoded(d: &Difference) -> bool {
         texts(d).is_some_and(|(_, other)| other == "???")
+    }
+
+    /// Names that the pattern fits only in their decorated form.
+    pub(super) fn decorated(d: &Difference) -> bool {
+        let names = d.native.as_ref().and_then(Value::as_array);
+        let is = |name: &Value| name.as_str().is_some_and(|n| n.contains("`string'") || n.contains("!??"));
+        d.other.is_none() && names.is_some_and(|names| names.iter().any(is))
+    }
+
+    /// A member that is the base class of its own name.
+    pub(super) fn base_class(d: &Difference) -> bool {
+        let kind = d.native.as_ref().and_then(Value::as_str);
+        d.other.is_none() && kind.is_some_and(|kind| d.field.ends_with(&format!(" {kind}")))
+    }
+
+    /// The native engine says what DbgEng says, and more.
+    pub(super) fn in_more_words(d: &Difference) -> bool {
+        texts(d).is_some_and(|(native, other)| native.starts_with(other))
+    }
+
+    pub(super) fn anonymous(d: &Difference) -> bool {
+        let without = |text: &str| text.contains("<anonymous-tag>") || text.contains("<unnamed-t");
+        texts(d).is_some_and(|(native, other)| without(native) || without(other))
     }
 
     pub(super) fn underscore(d: &Difference) -> bool {
@@ -110,8 +129,8 @@ mod when {
 }
 
 use when::{
-    any, both_lost, both_refused, both_there, caller, dbgeng_only, deferred, dwarf, native_only, not_decoded,
-    one_without, same_mnemonic, same_second, underscore,
+    anonymous, any, base_class, both_refused, both_there, caller, dbgeng_only, decorated, deferred, dwarf,
+    in_more_words, native_only, not_decoded, one_without, same_mnemonic, same_second, underscore,
 };
 
 const fn row(
@@ -141,6 +160,9 @@ const TRIAGE: &str = "without the kernel's PDB DbgEng has no process and no thre
                       the triage dump keeps them";
 const STACK_REGION: &str = "DbgEng's QueryVirtual does not say what memory is for; the native engine knows stacks \
                             from the thread list";
+
+const BASES: &str = "DbgEng lays the members of a base class out in the derived one; the native engine shows the base as \
+                     one member, as C++ sees it";
 
 pub const ACCEPTED: &[Row] = &[
     // What a whole file is to the two.
@@ -237,7 +259,7 @@ pub const ACCEPTED: &[Row] = &[
          statement after the call; the native engine gives the call's own",
     ),
     row("*", "*", "*frames[*].source", native_only, NO_DWARF),
-    row("*", "backtrace*", "ended", both_lost, "both lost the way, each says so in its words"),
+    row("*", "backtrace*", "ended", both_there, "both lost the way, each says so in its words"),
     row(
         "*",
         "backtrace*",
@@ -299,6 +321,39 @@ pub const ACCEPTED: &[Row] = &[
     ),
     row("*", "read_memory*", "outcome", both_refused, "DbgEng does not say why memory is not there"),
     row("*", "read_memory*", "why", both_there, "DbgEng does not say why memory is not there"),
+    // Names and types.
+    row(
+        "*",
+        "execute x *",
+        "0x*[*]",
+        any,
+        "folded functions: one address, several names; DbgEng lists those with private symbols, the native engine \
+         the public ones too",
+    ),
+    row(
+        "*",
+        "execute x *",
+        "0x*",
+        decorated,
+        "string literals and initialisers of the public symbols: the native engine matches their decorated names too",
+    ),
+    row(
+        "user/kd_wow64_release/*",
+        "execute ? *",
+        "value",
+        both_there,
+        "the process is a 64-bit one to DbgEng, which calculates so; the native engine shows its 32-bit side",
+    ),
+    row("*", "execute dt *", "fields.*", base_class, BASES),
+    row("*", "execute dt *", "fields.*", dbgeng_only, BASES),
+    row(
+        "*",
+        "execute dt *",
+        "fields.*",
+        in_more_words,
+        "the native engine also says the parameters of a function that is pointed to",
+    ),
+    row("*", "execute dt *", "fields.*", anonymous, "how a type without a name is called"),
     // Triage.
     row("kernel/triage_*", "crash_triage", "process_name", native_only, TRIAGE),
     row("kernel/triage_*", "crash_triage", "thread.*", native_only, TRIAGE),

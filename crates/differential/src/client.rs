@@ -18,7 +18,7 @@ const BOUND: Duration = Duration::from_secs(150);
 /// What a tool answered.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// The structured content.
+    /// The structured content; of a tool that has none, its text as `text`.
     Served(Value),
     /// `error.category`, `error.reason`, the message.
     Refused { category: String, reason: Option<String>, message: String },
@@ -37,7 +37,8 @@ impl Answer {
     fn of(result: &Value) -> Self {
         let content = &result["structuredContent"];
         if result["isError"] != true {
-            return Self::Served(content.clone());
+            let text = || json!({ "text": result["content"][0]["text"] });
+            return Self::Served(if content.is_null() { text() } else { content.clone() });
         }
         let error = &content["error"];
         let text = |field: &str| error[field].as_str().map(ToOwned::to_owned);

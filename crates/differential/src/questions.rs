@@ -18,8 +18,8 @@ const NAMES: usize = 48;
 /// Types whose layout is compared, of each module with a PDB.
 const TYPES: usize = 24;
 
-/// Expressions that any target with registers has a value for.
-const EXPRESSIONS: [&str; 14] = [
+/// Expressions that have a value in any target.
+const EXPRESSIONS: [&str; 8] = [
     "0n10+0x10",
     "(1<<4)|3",
     "ffffffff80000000",
@@ -28,13 +28,12 @@ const EXPRESSIONS: [&str; 14] = [
     "-1",
     "low(12345678)",
     "hi(12345678)",
-    "@$ip",
-    "@$csp+10",
-    "poi(@$csp)",
-    "by(@$csp)",
-    "wo(@$csp+2)",
-    "dwo(@$csp)",
 ];
+
+/// Registers, and memory behind them: of the context that the other tools show, which a raw command
+/// of DbgEng need not.
+const PLACES_BY_REGISTER: [&str; 6] =
+    ["@$ip", "@$csp+10", "poi(@$csp)", "@$ip+by(@$csp)-by(@$csp)", "@$ip+wo(@$csp)-wo(@$csp)", "dwo(@$csp)"];
 
 /// Everything.
 pub(crate) fn all(pair: &mut Pair<'_>, kernel: bool, wow64: bool) -> Result<(), Error> {
@@ -146,7 +145,10 @@ fn code_and_memory(pair: &mut Pair<'_>, frames: &[Value]) -> Result<(), Error> {
 
 fn expressions(pair: &mut Pair<'_>) -> Result<(), Error> {
     for expression in EXPRESSIONS {
-        pair.ask_text(&format!("? {expression}"), text::value)?;
+        pair.ask_text(&format!("? {expression}"), true, text::value)?;
+    }
+    for place in PLACES_BY_REGISTER {
+        pair.ask(&format!("disassemble {place}"), "disassemble", &json!({ "address": place, "count": 1 }))?;
     }
     Ok(())
 }
@@ -175,17 +177,19 @@ fn symbols_and_types(pair: &mut Pair<'_>, native: &Value) -> Result<(), Error> {
     let modules = native["modules"].as_array().cloned().unwrap_or_default();
     let with_pdb = modules.iter().filter(|row| row["symbols"] == "pdb");
     for module in with_pdb.filter_map(|row| row["name"].as_str()).take(3) {
-        for pattern in ["main", "*main*", "*init*", "_C*", "Ki*", "Nt*"] {
-            pair.ask_text(&format!("x {module}!{pattern}"), text::symbols)?;
+        for pattern in ["main", "*main*", "*init*", "*Create*", "Ki*", "Nt*"] {
+            pair.ask_text(&format!("x {module}!{pattern}"), false, text::symbols)?;
         }
         let plain = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || "_!".contains(c));
-        let Some((listed, _)) = pair.ask_text(&format!("dt {module}!*"), text::names)? else { continue };
+        // Which types there are is the native engine's choice: DbgEng lists typedefs and duplicates too.
+        let listed = pair.facts(&format!("dt {module}!*"), text::names)?;
+        let Some(listed) = listed.as_ref().and_then(|(native, _)| native.served()) else { continue };
         let listed = listed["names"].as_array().cloned().unwrap_or_default();
         let types: Vec<&str> = listed.iter().filter_map(Value::as_str).filter(|name| plain(name)).collect();
         // Spread over the alphabet.
         let step = (types.len() / TYPES).max(1);
         for name in types.into_iter().step_by(step).take(TYPES) {
-            pair.ask_text(&format!("dt {name}"), text::layout)?;
+            pair.ask_text(&format!("dt {name}"), false, text::layout)?;
         }
     }
     Ok(())

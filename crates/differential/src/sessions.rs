@@ -116,25 +116,43 @@ impl<'a> Pair<'a> {
         Ok(native.served().cloned().zip(other.served().cloned()))
     }
 
-    /// Asks both and compares what `read` makes of the answers' text.
-    pub(crate) fn ask_text(
+    /// Asks both a raw command; what `read` makes of the texts.
+    pub(crate) fn facts(
         &mut self,
         command: &str,
         read: fn(&str) -> Value,
-    ) -> Result<Option<(Value, Value)>, Error> {
+    ) -> Result<Option<(Answer, Answer)>, Error> {
         let question = format!("execute {command}");
-        let Some((native, other)) = self.both(&question, "execute", &json!({ "command": command }))? else {
-            return Ok(None);
-        };
+        let answers = self.both(&question, "execute", &json!({ "command": command }))?;
         let facts = |answer: Answer| match answer {
             Answer::Served(value) => Answer::Served(read(value["text"].as_str().unwrap_or_default())),
             // One engine refuses what the other prints a complaint about.
             Answer::Refused { category, .. } if category == "debugger" => Answer::Served(text::nothing()),
             refused @ Answer::Refused { .. } => refused,
         };
-        let (native, other) = (facts(native), facts(other));
+        Ok(answers.map(|(native, other)| (facts(native), facts(other))))
+    }
+
+    /// Asks both a raw command and compares what `read` makes of the texts. A command that must tell
+    /// something and tells nothing of it is a difference, even when both are silent.
+    pub(crate) fn ask_text(
+        &mut self,
+        command: &str,
+        tells: bool,
+        read: fn(&str) -> Value,
+    ) -> Result<(), Error> {
+        let Some((native, other)) = self.facts(command, read)? else { return Ok(()) };
+        let question = format!("execute {command}");
         self.judge(&question, &native, &other);
-        Ok(native.served().cloned().zip(other.served().cloned()))
+        if tells && native.served() == Some(&text::nothing()) {
+            self.differences.push(Difference {
+                question,
+                field: "nothing".to_owned(),
+                native: None,
+                other: None,
+            });
+        }
+        Ok(())
     }
 
     /// Ends both sessions.

@@ -29,8 +29,13 @@ pub(crate) fn symbols(text: &str) -> Value {
     for line in text.lines() {
         let Some((address, name)) = line.trim().split_once(char::is_whitespace) else { continue };
         let (Some(address), true) = (number(address), name.contains('!')) else { continue };
-        let name = name.trim().trim_end_matches(" = <no type information>");
-        let name = name.split(" (").next().unwrap_or(name).trim_end();
+        // DbgEng lists where a function is inlined, too.
+        if name.contains("(inline caller)") {
+            continue;
+        }
+        // Behind a name stand its arguments or its value.
+        let name = name.trim().split(" (").next().unwrap_or(name);
+        let name = name.split(" = ").next().unwrap_or(name).trim_end();
         let names = rows.entry(format!("{address:#x}")).or_insert_with(|| Value::Array(Vec::new()));
         if let Value::Array(names) = names
             && !names.iter().any(|known| known == name)
@@ -46,10 +51,23 @@ pub(crate) fn symbols(text: &str) -> Value {
     if rows.is_empty() { nothing() } else { Value::Object(rows) }
 }
 
-/// Rows `   +0x000 name : type`.
+/// `n-12` or `x10000`: DbgEng shows large values in hexadecimal.
+fn enumerator(value: &str) -> Option<i64> {
+    match value.split_at_checked(1)? {
+        ("n", decimal) => decimal.parse().ok(),
+        ("x", digits) => i64::from_str_radix(digits, 16).ok(),
+        _ => None,
+    }
+}
+
+/// Rows `   +0x000 name : type`, of an enumeration `   name = 0n1`.
 pub(crate) fn layout(text: &str) -> Value {
     let row = |line: &str| {
-        let (offset, rest) = line.trim().strip_prefix("+0x")?.split_once(char::is_whitespace)?;
+        let line = line.trim();
+        if let Some((name, value)) = line.split_once(" = 0") {
+            return Some((name.trim().to_owned(), enumerator(value)?.to_string()));
+        }
+        let (offset, rest) = line.strip_prefix("+0x")?.split_once(char::is_whitespace)?;
         let (name, kind) = rest.split_once(" : ").or_else(|| rest.split_once(':'))?;
         let field = format!("+{:#x} {}", number(offset)?, name.trim());
         Some((field, kind.split_whitespace().collect::<Vec<_>>().join(" ")))
@@ -94,6 +112,8 @@ mod tests {
     #[test]
     fn layouts_are_read_field_by_field() {
         let text = "   +0x000 Header           : _DISPATCHER_HEADER\n   +0x018 Bits : Pos 3, 1 Bit\n";
+        let values = json!({ "fields": { "A": "-1", "B": "65536" } });
+        assert_eq!(layout("   A = 0n-1\n   B = 0x10000\n"), values);
         let fields = json!({ "+0x0 Header": "_DISPATCHER_HEADER", "+0x18 Bits": "Pos 3, 1 Bit" });
         assert_eq!(layout(text), json!({ "fields": fields }));
     }
