@@ -30,6 +30,22 @@ CALLS = {
     "exception_triage": ({}, {"frames": 1000}),
     "decode_error_reporting": ({"code": "0xc0000005"}, {"code": "0x1234567890"}),
 }
+# What a dump cannot serve: refused here, called well in test_wine.py, where a program runs.
+LIVE_CALLS = {
+    "launch": {"command_line": " "},
+    "attach_process": {"pid": 0},
+    "dx": {"expression": "@$cursession"},
+    "go": {},
+    "step_over": {},
+    "step_into": {},
+    "run_to_address": {"address": "@rip"},
+    "set_breakpoint": {"expression": "@rip"},
+    "breakpoints": {},
+    "clear_breakpoints": {"all": True},
+    "continue_async": {},
+    "wait_for_stop": {"execution": "exec-nonesuch"},
+    "break_in": {"execution": "exec-nonesuch"},
+}
 KERNEL_CALLS = {"crash_triage": ({}, {"analyzer": "nonesuch"})}
 
 
@@ -82,7 +98,7 @@ async def call_each(client, tools, session, calls, folder):
 async def test_every_tool_once_well_and_once_badly(binary, user_dump, kernel_dump, mode):
     async with connect(binary, mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        served = {"open_dump", "end_session", *CALLS, *KERNEL_CALLS}
+        served = {"open_dump", "end_session", *CALLS, *KERNEL_CALLS, *LIVE_CALLS}
         assert set(tools) == served, "a tool is served that this test does not call"
 
         bad = await client.call_tool("open_dump", {"path": user_dump + ".nonesuch"})
@@ -91,6 +107,10 @@ async def test_every_tool_once_well_and_once_badly(binary, user_dump, kernel_dum
 
         user = await open_dump(client, tools, user_dump)
         await call_each(client, tools, user, CALLS, os.path.dirname(user_dump))
+        for name, arguments in LIVE_CALLS.items():
+            result = await client.call_tool(name, arguments)
+            check(tools[name], result)
+            assert result.is_error, f"{name}: {result.content}"
         kernel = await open_dump(client, tools, kernel_dump)
         await call_each(client, tools, kernel, KERNEL_CALLS, "")
 
@@ -111,7 +131,7 @@ async def test_a_tool_that_never_was_is_a_protocol_error(binary):
 
 async def test_a_tool_of_the_product_that_is_not_here_says_so(binary):
     async with connect(binary, "auto") as client:
-        result = await client.call_tool("go", {})
+        result = await client.call_tool("step_back", {})
         assert result.is_error
         assert result.structured_content["error"]["category"] == "not_served"
 

@@ -8,7 +8,7 @@ import time
 import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
-from test_client import CALLS, MODES, check, fill
+from test_client import CALLS, LIVE_CALLS, MODES, check, fill
 
 pytestmark = pytest.mark.anyio
 
@@ -98,3 +98,45 @@ async def test_a_worker_under_wine_is_ready_soon(lab, user_dump):
             times.append(time.perf_counter() - began)
             assert not opened.is_error, opened.content
         print(f"dump open on a worker under Wine: {', '.join(f'{t:.2f} s' for t in times)}")
+
+
+async def test_a_program_is_launched_watched_stepped_and_ended(lab):
+    """Every tool that needs a live target, once well."""
+    program = ROOT / "target/live/victim.exe"
+    assert program.is_file(), f"{program} is missing"
+    async with linux_program(lab, "auto") as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        called = set()
+
+        async def ok(name, **arguments):
+            result = await client.call_tool(name, arguments)
+            structured = check(tools[name], result)
+            assert not result.is_error, f"{name}: {result.content}"
+            called.add(name)
+            return structured
+
+        line = f'"Z:{program}" 3 1'.replace("/", "\\")
+        opened = await ok("launch", command_line=line, symbol_path=str(program.parent))
+        assert opened["kind"] == "launch" and opened["engine"] == "dbgeng"
+        breakpoint = (await ok("set_breakpoint", expression="victim!poke"))["breakpoint"]
+        stop = await ok("go")
+        assert stop["reason"]["kind"] == "breakpoint" and stop["stopped_at"] == breakpoint["address"]
+        assert (await ok("breakpoints"))["breakpoints"][0]["id"] == breakpoint["id"]
+        assert (await ok("step_over"))["reason"]["kind"] == "step"
+        assert (await ok("step_into"))["reason"]["kind"] == "step"
+        assert (await ok("clear_breakpoints", all=True))["removed"] == [breakpoint["id"]]
+        assert (await ok("run_to_address", address="victim!poke"))["verdict"] == "hit"
+        await ok("dx", expression="@$curprocess.Name")
+        assert (await ok("end_session"))["target_left_running"] is False
+
+        line = f'"Z:{program}" 0'.replace("/", "\\")
+        await ok("launch", command_line=line, symbol_path=str(program.parent))
+        run = await ok("continue_async")
+        assert run["running"] is True
+        refused = await client.call_tool("registers", {})
+        assert refused.structured_content["error"]["category"] == "target_running"
+        await ok("break_in", execution=run["execution"])
+        assert "stop" in await ok("wait_for_stop", execution=run["execution"])
+        await ok("end_session")
+        missing = set(LIVE_CALLS) - called - {"attach_process"}
+        assert not missing, missing

@@ -40,7 +40,8 @@ impl Module {
     }
 
     fn rva(&self, symbol: &str) -> Result<u32> {
-        let hit = self.pdb.by_name(symbol)?.into_iter().next().with_context(|| format!("no symbol {symbol}"))?;
+        let hit =
+            self.pdb.by_name(symbol)?.into_iter().next().with_context(|| format!("no symbol {symbol}"))?;
         Ok(u32::try_from(hit.rva)?)
     }
 

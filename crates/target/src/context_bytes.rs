@@ -37,7 +37,8 @@ impl Context {
         // Control, integer, segments, floating point, debug.
         put(bytes, 0x30, 0x0010_001f, 4);
         put(bytes, 0x34, MXCSR, 4);
-        for (index, number) in [reg::CS, reg::DS, reg::ES, reg::FS, reg::GS, reg::SS].into_iter().enumerate() {
+        for (index, number) in [reg::CS, reg::DS, reg::ES, reg::FS, reg::GS, reg::SS].into_iter().enumerate()
+        {
             put(bytes, 0x38 + 2 * index, self.or_zero(number), 2);
         }
         put(bytes, 0x44, self.or_zero(reg::EFLAGS), 4);

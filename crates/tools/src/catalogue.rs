@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(names.len(), 78);
         let order: Vec<&str> = CATALOGUE.iter().flat_map(|(_, tools)| tools.iter().copied()).collect();
         let mut last = 0;
-        for entry in crate::defined() {
+        for entry in crate::all().iter() {
             let at = order.iter().position(|name| *name == entry.name).unwrap();
             assert!(at >= last, "{} is out of order", entry.name);
             last = at;

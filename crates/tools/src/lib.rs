@@ -35,28 +35,17 @@ pub use sessions::Sessions;
 pub use surface::Surface;
 pub use tool::{Group, Hints, Job, PureTool, SessionsTool, Tool, ToolEntry, WorkerTool};
 
-/// Whether this build has an engine that lets targets move. Without one the tools that need it are
-/// not served: a tool that cannot work anywhere is no tool.
-pub const LIVE: bool = false;
-
-/// Every tool there is, in `tools/list` order.
-pub fn defined() -> impl Iterator<Item = &'static ToolEntry> {
-    static DEFINED: std::sync::OnceLock<Vec<ToolEntry>> = std::sync::OnceLock::new();
-    let rows = DEFINED.get_or_init(|| {
-        [session::tools(), inspect::tools(), exec::tools(), crash::tools()].into_iter().flatten().collect()
-    });
-    rows.iter()
-}
-
-/// Every tool this build serves, in `tools/list` order.
+/// Every tool, in `tools/list` order.
 #[must_use]
-pub fn all() -> &'static [&'static ToolEntry] {
-    static ALL: std::sync::OnceLock<Vec<&'static ToolEntry>> = std::sync::OnceLock::new();
-    ALL.get_or_init(|| defined().filter(|entry| LIVE || !entry.live).collect())
+pub fn all() -> &'static [ToolEntry] {
+    static ALL: std::sync::OnceLock<Vec<ToolEntry>> = std::sync::OnceLock::new();
+    ALL.get_or_init(|| {
+        [session::tools(), inspect::tools(), exec::tools(), crash::tools()].into_iter().flatten().collect()
+    })
 }
 
-/// The tool of this name, served or not.
+/// The tool of this name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static ToolEntry> {
-    defined().find(|entry| entry.name == name)
+    all().iter().find(|entry| entry.name == name)
 }

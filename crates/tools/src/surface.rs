@@ -20,13 +20,13 @@ impl Surface {
 
     /// The served rows in `tools/list` order.
     pub fn entries(&self) -> impl Iterator<Item = &'static crate::ToolEntry> {
-        crate::defined().filter(|entry| self.serves(entry.name))
+        crate::all().iter().filter(|entry| self.serves(entry.name))
     }
 
     /// A surface of just these tools, for tests of narrowed prose.
     #[must_use]
     pub fn of(names: &[&str]) -> Self {
-        let names = crate::defined().map(|e| e.name).filter(|n| names.contains(n)).collect();
+        let names = crate::all().iter().map(|e| e.name).filter(|n| names.contains(n)).collect();
         Self { names }
     }
 }

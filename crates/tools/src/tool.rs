@@ -136,8 +136,6 @@ pub struct ToolEntry {
     pub prose: &'static [Fragment],
     pub raw: bool,
     pub while_running: bool,
-    /// Served only by a build with an engine that lets targets move.
-    pub live: bool,
     pub run: Run,
     /// Made once: every call is checked against it.
     pub(crate) input: LazyLock<Value>,
@@ -169,7 +167,6 @@ impl ToolEntry {
             prose: T::PROSE,
             raw: T::RAW,
             while_running: T::WHILE_RUNNING,
-            live: false,
             run,
             input: LazyLock::new(crate::schema::input::<T::Params>),
             output: LazyLock::new(crate::schema::output::<T::Output>),
@@ -211,13 +208,6 @@ impl ToolEntry {
                 Box::pin(async move { finish::<T>(&T::run(sessions, parse::<T>(args)?).await?) })
             }),
         )
-    }
-
-    /// Marks a tool that needs an engine that lets targets move.
-    #[must_use]
-    pub(crate) fn live(mut self) -> Self {
-        self.live = true;
-        self
     }
 
     /// The JSON schema of the arguments.

@@ -29,7 +29,7 @@ fn schemas<'a>(schema: &'a Value, found: &mut Vec<&'a Map<String, Value>>) {
 
 #[test]
 fn a_tool_costs_a_model_at_most_920_bytes_on_average() {
-    let names: Vec<&str> = tools::defined().map(|entry| entry.name).collect();
+    let names: Vec<&str> = tools::all().iter().map(|entry| entry.name).collect();
     for surface in [Surface::all(), Surface::of(&names)] {
         let sizes: Vec<(usize, &str)> =
             surface.entries().map(|entry| (model_visible(entry, &surface), entry.name)).collect();
@@ -45,10 +45,10 @@ fn a_tool_costs_a_model_at_most_920_bytes_on_average() {
 
 #[test]
 fn titles_are_unique_and_short_and_names_plain() {
-    let titles: BTreeSet<&str> = tools::defined().map(|entry| entry.title).collect();
-    assert_eq!(titles.len(), tools::defined().count());
+    let titles: BTreeSet<&str> = tools::all().iter().map(|entry| entry.title).collect();
+    assert_eq!(titles.len(), tools::all().iter().count());
     assert!(titles.iter().all(|title| title.len() <= 40));
-    for entry in tools::defined() {
+    for entry in tools::all().iter() {
         assert!(entry.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b.is_ascii_digit()));
     }
 }
@@ -98,12 +98,12 @@ fn hints_are_those_of_the_table() {
             assert_eq!(tools::find(name).unwrap().hints, hints, "{name}");
         }
     }
-    assert_eq!(rows.iter().map(|(_, names)| names.len()).sum::<usize>(), tools::defined().count());
+    assert_eq!(rows.iter().map(|(_, names)| names.len()).sum::<usize>(), tools::all().iter().count());
 }
 
 #[test]
 fn input_schemas_are_closed_inline_and_in_one_dialect() {
-    for entry in tools::defined() {
+    for entry in tools::all().iter() {
         let schema = entry.input_schema();
         let mut found = Vec::new();
         schemas(schema, &mut found);
@@ -124,7 +124,7 @@ fn input_schemas_are_closed_inline_and_in_one_dialect() {
 
 #[test]
 fn session_id_is_worded_once() {
-    let wordings: BTreeSet<String> = tools::defined()
+    let wordings: BTreeSet<String> = tools::all().iter()
         .filter(|entry| entry.name != "session_status" && entry.name != "server_log")
         .filter_map(|entry| Some(entry.input_schema()["properties"].get("session_id")?.to_string()))
         .collect();
@@ -133,7 +133,7 @@ fn session_id_is_worded_once() {
 
 #[test]
 fn output_schemas_hold_constraints_only_and_their_references_resolve() {
-    for entry in tools::defined() {
+    for entry in tools::all().iter() {
         let Some(schema) = entry.output_schema() else {
             assert!(entry.raw);
             continue;
@@ -179,7 +179,7 @@ fn least(name: &str) -> Value {
 
 #[test]
 fn every_tool_takes_its_least_call_and_refuses_an_unknown_key() {
-    for entry in tools::defined() {
+    for entry in tools::all().iter() {
         let mut call = least(entry.name);
         assert!(admit(entry, arguments(call.clone())).is_ok(), "{}", entry.name);
         call["zz_unknown"] = json!(1);
@@ -295,7 +295,7 @@ fn prose_names_only_tools_that_are_served() {
     let session: Vec<&str> =
         tools::all().iter().filter(|e| e.group == tools::Group::Session).map(|e| e.name).collect();
     let mut found = Vec::new();
-    for entry in tools::defined() {
+    for entry in tools::all().iter() {
         let mut names = session.clone();
         names.push(entry.name);
         let surface = Surface::of(&names);

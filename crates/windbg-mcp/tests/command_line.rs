@@ -172,7 +172,7 @@ fn a_call_prints_the_text_or_the_structure() {
     let failed = run(&["call", "read_memory", "--dump", dump, "--json", r#"{"address":"0x10"}"#]);
     assert_eq!(failed.status.code(), Some(1));
     assert!(err(&failed).contains("0x0000000000000010"), "{}", err(&failed));
-    let absent = run(&["call", "go"]);
+    let absent = run(&["call", "step_back"]);
     assert_eq!(absent.status.code(), Some(1));
     assert!(err(&absent).contains("does not have it yet"), "{}", err(&absent));
 }

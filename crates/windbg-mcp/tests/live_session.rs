@@ -41,7 +41,7 @@ fn bench() -> Option<Bench> {
         worker_env: vec![("WINEPREFIX".to_owned(), lab.prefix.display().to_string())],
         ..Config::default()
     });
-    let names: Vec<&str> = tools::defined().map(|entry| entry.name).collect();
+    let names: Vec<&str> = tools::all().iter().map(|entry| entry.name).collect();
     Some(Bench { client: supervisor.client("stdio"), supervisor, surface: Surface::of(&names), lab })
 }
 

@@ -93,7 +93,7 @@ fn what_is_not_there_is_refused_by_kind() {
     let unknown = client.request("tools/call", json!({ "name": "registres", "arguments": {} }));
     assert_eq!(unknown["error"]["code"], -32602);
     assert!(unknown["error"]["message"].as_str().unwrap().contains("registers"), "{unknown}");
-    let error = client.err("go", json!({}));
+    let error = client.err("step_back", json!({}));
     assert_eq!(error["category"], "not_served");
     for method in ["resources/list", "prompts/list", "tasks/get", "nonesuch/nonesuch"] {
         let answer = client.request(method, json!({}));

@@ -50,7 +50,7 @@ impl Rig {
 }
 
 async fn call(rig: &Rig, name: &str, args: Value) -> (bool, Value, String) {
-    let names: Vec<&str> = tools::defined().map(|entry| entry.name).collect();
+    let names: Vec<&str> = tools::all().iter().map(|entry| entry.name).collect();
     let surface = Surface::of(&names);
     let args = args.as_object().cloned();
     let answer = rig.client.call(name, args, &surface, None, CancellationToken::new()).await.unwrap();
@@ -407,7 +407,7 @@ async fn end_session_stops_a_blocking_go() {
     let going = {
         let client = rig.client.clone();
         tokio::spawn(async move {
-            let names: Vec<&str> = tools::defined().map(|entry| entry.name).collect();
+            let names: Vec<&str> = tools::all().iter().map(|entry| entry.name).collect();
             let args = json!({ "timeout_ms": 15_000 }).as_object().cloned();
             client.call("go", args, &Surface::of(&names), None, CancellationToken::new()).await.unwrap()
         })

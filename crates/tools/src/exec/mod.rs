@@ -30,16 +30,16 @@ const DEFAULT_MS: u64 = 60_000;
 /// The group's tools in `tools/list` order.
 pub(crate) fn tools() -> Vec<ToolEntry> {
     vec![
-        ToolEntry::worker::<go::Go>(Group::Exec).live(),
-        ToolEntry::worker::<step_over::StepOver>(Group::Exec).live(),
-        ToolEntry::worker::<step_into::StepInto>(Group::Exec).live(),
-        ToolEntry::worker::<run_to_address::RunToAddress>(Group::Exec).live(),
-        ToolEntry::worker::<set_breakpoint::SetBreakpoint>(Group::Exec).live(),
-        ToolEntry::worker::<breakpoints::Breakpoints>(Group::Exec).live(),
-        ToolEntry::worker::<clear_breakpoints::ClearBreakpoints>(Group::Exec).live(),
-        ToolEntry::sessions::<continue_async::ContinueAsync>(Group::Exec).live(),
-        ToolEntry::sessions::<wait_for_stop::WaitForStop>(Group::Exec).live(),
-        ToolEntry::sessions::<break_in::BreakIn>(Group::Exec).live(),
+        ToolEntry::worker::<go::Go>(Group::Exec),
+        ToolEntry::worker::<step_over::StepOver>(Group::Exec),
+        ToolEntry::worker::<step_into::StepInto>(Group::Exec),
+        ToolEntry::worker::<run_to_address::RunToAddress>(Group::Exec),
+        ToolEntry::worker::<set_breakpoint::SetBreakpoint>(Group::Exec),
+        ToolEntry::worker::<breakpoints::Breakpoints>(Group::Exec),
+        ToolEntry::worker::<clear_breakpoints::ClearBreakpoints>(Group::Exec),
+        ToolEntry::sessions::<continue_async::ContinueAsync>(Group::Exec),
+        ToolEntry::sessions::<wait_for_stop::WaitForStop>(Group::Exec),
+        ToolEntry::sessions::<break_in::BreakIn>(Group::Exec),
     ]
 }
 

@@ -4,7 +4,6 @@ mod backtrace;
 mod clip;
 mod current_location;
 mod disassemble;
-mod dx;
 mod execute;
 mod modules;
 mod read_memory;
@@ -26,7 +25,6 @@ pub(crate) fn tools() -> Vec<ToolEntry> {
         ToolEntry::worker::<modules::Modules>(Group::Inspect),
         ToolEntry::worker::<threads::Threads>(Group::Inspect),
         ToolEntry::worker::<disassemble::Disassemble>(Group::Inspect),
-        ToolEntry::worker::<dx::Dx>(Group::Inspect).live(),
         ToolEntry::sessions::<set_symbol_path::SetSymbolPath>(Group::Inspect),
         ToolEntry::worker::<execute::Execute>(Group::Inspect),
     ]

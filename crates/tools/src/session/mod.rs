@@ -15,8 +15,8 @@ use crate::tool::{Group, ToolEntry};
 pub(crate) fn tools() -> Vec<ToolEntry> {
     vec![
         ToolEntry::sessions::<open_dump::OpenDump>(Group::Session),
-        ToolEntry::sessions::<attach_process::AttachProcess>(Group::Session).live(),
-        ToolEntry::sessions::<launch::Launch>(Group::Session).live(),
+        ToolEntry::sessions::<attach_process::AttachProcess>(Group::Session),
+        ToolEntry::sessions::<launch::Launch>(Group::Session),
         ToolEntry::sessions::<interrupt::Interrupt>(Group::Session),
         ToolEntry::sessions::<end_session::EndSession>(Group::Session),
         ToolEntry::sessions::<session_status::SessionStatus>(Group::Session),
