@@ -4,6 +4,7 @@ mod backtrace;
 mod clip;
 mod current_location;
 mod disassemble;
+mod dx;
 mod execute;
 mod modules;
 mod read_memory;
@@ -25,6 +26,7 @@ pub(crate) fn tools() -> Vec<ToolEntry> {
         ToolEntry::worker::<modules::Modules>(Group::Inspect),
         ToolEntry::worker::<threads::Threads>(Group::Inspect),
         ToolEntry::worker::<disassemble::Disassemble>(Group::Inspect),
+        ToolEntry::worker::<dx::Dx>(Group::Inspect),
         ToolEntry::sessions::<set_symbol_path::SetSymbolPath>(Group::Inspect),
         ToolEntry::worker::<execute::Execute>(Group::Inspect),
     ]
