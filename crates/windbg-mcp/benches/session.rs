@@ -98,6 +98,34 @@ fn bench_engines() {
     );
 }
 
+/// Registers of a process that is stopped under the DbgEng worker.
+fn bench_registers() {
+    let root = test_data::fixture("").join("..").canonicalize().unwrap();
+    let program = root.join("target/live/victim.exe");
+    let (Ok(lab), true) = (differential::Lab::of(&root), program.is_file()) else {
+        return println!("\nregisters of a live process: not run (cargo xtask lab)");
+    };
+    let mut server = Server::start_with(lab.environment());
+    let program = program.display().to_string().replace('/', "\\");
+    let launched = server.call("launch", json!({ "command_line": format!("Z:{program} 3 1") }));
+    assert_ne!(launched["isError"], true, "{launched}");
+    let mut times: Vec<f64> = (0..1000)
+        .map(|_| {
+            let started = Instant::now();
+            let answer = server.call("registers", json!({}));
+            let elapsed = started.elapsed().as_secs_f64() * 1e3;
+            assert_ne!(answer["isError"], true, "{answer}");
+            elapsed
+        })
+        .collect();
+    let p50 = median(&mut times);
+    println!(
+        "\n1,000 registers of a stopped process: p50 {p50:.3} ms, p95 {:.3} ms (bar: p50 2 ms)",
+        times[949]
+    );
+    server.call("end_session", json!({}));
+}
+
 fn peak_kib(pid: u64) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     status.lines().find(|line| line.starts_with("VmHWM:"))?.split_whitespace().nth(1)?.parse().ok()
@@ -148,6 +176,7 @@ fn bench_reads() {
 fn main() {
     bench_triage();
     bench_engines();
+    bench_registers();
     bench_memory();
     bench_reads();
 }
