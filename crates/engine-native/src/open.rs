@@ -372,7 +372,8 @@ fn kernel32(dump: &dump::Kernel32, place: &Place, options: &OpenOptions) -> Nati
 }
 
 fn image(file: MappedFile, place: &Place, options: &OpenOptions) -> Result<NativeTarget, OpenError> {
-    let malformed = |why: pe::PeError| OpenError::malformed(format!("{}: {why}; copy it again", place.path.display()));
+    let malformed =
+        |why: pe::PeError| OpenError::malformed(format!("{}: {why}; copy it again", place.path.display()));
     let parsed = FileImage::new(FileBytes::new(file.clone())).map_err(malformed)?;
     let headers = parsed.pe().clone();
     let machine = headers.machine.filter(|m| *m != Machine::Arm32).ok_or_else(|| {

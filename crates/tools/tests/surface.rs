@@ -124,7 +124,8 @@ fn input_schemas_are_closed_inline_and_in_one_dialect() {
 
 #[test]
 fn session_id_is_worded_once() {
-    let wordings: BTreeSet<String> = tools::all().iter()
+    let wordings: BTreeSet<String> = tools::all()
+        .iter()
         .filter(|entry| entry.name != "session_status" && entry.name != "server_log")
         .filter_map(|entry| Some(entry.input_schema()["properties"].get("session_id")?.to_string()))
         .collect();
