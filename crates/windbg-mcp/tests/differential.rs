@@ -13,8 +13,7 @@ fn binary() -> PathBuf {
     std::env::var_os("WINDBG_MCP_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_windbg-mcp").into()).into()
 }
 
-/// The committed dumps and those of the shared data, each with what lies beside it; the kernel one
-/// once more with the symbols that lie elsewhere.
+/// The committed dumps and those of the shared data, each with the symbols and images that lie beside it.
 fn cases() -> Vec<Case> {
     let only = std::env::var("DIFFERENTIAL_ONLY").unwrap_or_default();
     let mut folders = vec![("fixtures", root().join("fixtures"))];
