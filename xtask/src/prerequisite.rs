@@ -47,6 +47,11 @@ pub(crate) fn apt(missing: &[&str]) -> Result<()> {
     apt(&install)
 }
 
+/// A C++ compiler, which libFuzzer is built with.
+pub(crate) fn cxx() -> Result<()> {
+    if process::exists("c++") { Ok(()) } else { apt(&["g++"]) }
+}
+
 /// A Python environment with the pinned client packages, under `target/`.
 pub(crate) fn python() -> Result<PathBuf> {
     let folder = root().join("target/python");

@@ -32,7 +32,10 @@ const STEPS: [Step; 11] = [
     ("doc", || {
         run(cargo().args(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))
     }),
-    ("fuzz", || run(cargo().args(["check", "--locked", "--manifest-path", "fuzz/Cargo.toml"]))),
+    ("fuzz", || {
+        prerequisite::cxx()?;
+        run(cargo().args(["check", "--locked", "--manifest-path", "fuzz/Cargo.toml"]))
+    }),
     ("deny", || {
         run(Command::new(prerequisite::cargo_deny()?)
             .args(["check", "licenses", "bans", "sources"])
