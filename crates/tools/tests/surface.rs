@@ -46,7 +46,7 @@ fn a_tool_costs_a_model_at_most_920_bytes_on_average() {
 #[test]
 fn titles_are_unique_and_short_and_names_plain() {
     let titles: BTreeSet<&str> = tools::all().iter().map(|entry| entry.title).collect();
-    assert_eq!(titles.len(), tools::all().iter().count());
+    assert_eq!(titles.len(), tools::all().len());
     assert!(titles.iter().all(|title| title.len() <= 40));
     for entry in tools::all().iter() {
         assert!(entry.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b.is_ascii_digit()));
@@ -98,7 +98,7 @@ fn hints_are_those_of_the_table() {
             assert_eq!(tools::find(name).unwrap().hints, hints, "{name}");
         }
     }
-    assert_eq!(rows.iter().map(|(_, names)| names.len()).sum::<usize>(), tools::all().iter().count());
+    assert_eq!(rows.iter().map(|(_, names)| names.len()).sum::<usize>(), tools::all().len());
 }
 
 #[test]
