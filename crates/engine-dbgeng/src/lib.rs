@@ -1,8 +1,8 @@
-//! Microsoft's DbgEng as a [`target::Target`]. Windows only; the same code serves Linux under Wine.
+//! Microsoft's DbgEng as a `target::Target`. Windows only; the same code serves Linux under Wine.
 //!
 //! The engine is loaded by full path, created and used on one thread, and asked through its numeric
-//! interfaces: operand text never becomes a command. [`open_dump`], [`launch`] and [`attach`] give a
-//! [`DbgEng`]; a [`Breaker`] of it breaks in from other threads, as does the flag of a `Halt`.
+//! interfaces: operand text never becomes a command. `open_dump`, `launch` and `attach` give a
+//! `DbgEng`; a `Breaker` of it breaks in from other threads, as does the flag of a `Halt`.
 #![cfg(windows)]
 
 mod breakpoints;

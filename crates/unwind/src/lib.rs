@@ -2,7 +2,7 @@
 //! was found, and a scanned one is never mixed with walked ones.
 //!
 //! An engine implements [`UnwindSource`] and calls [`walk`] (all frames), [`step`] (one caller) or
-//! [`scan`] (guesses). Restored registers are valid in a frame's [`Context`]; registers the caller's
+//! [`scan`] (guesses). Restored registers are valid in a frame's [`Context`](target::Context); registers the caller's
 //! value of which is not known are forgotten, never carried over.
 
 pub mod arm64;
