@@ -1,10 +1,17 @@
 //! Where tests find data that is not in the repository, and what its absence means: a test that lacks
 //! it says so and passes, except where the full test command or CI promised it.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Says that something was not run, on the real standard error: the test harness keeps what a passing
+/// test prints to itself.
+pub fn not_run(what: &str) {
+    let _ = writeln!(std::io::stderr(), "not run: {what}");
 }
 
 fn is_true(variable: &str) -> bool {
@@ -26,7 +33,7 @@ pub fn shared() -> Option<PathBuf> {
         return Some(folder);
     }
     assert!(!is_true("CI"), "no test data at {}", folder.display());
-    println!("not run: no ../shared/data");
+    not_run("no ../shared/data");
     None
 }
 
@@ -49,6 +56,6 @@ pub fn wine_images() -> Option<PathBuf> {
         return Some(folder);
     }
     assert!(!is_true("WINDBG_MCP_LAB"), "no Wine DLLs in {}", folder.display());
-    println!("not run: no Wine DLLs in {}", folder.display());
+    not_run(&format!("no Wine DLLs in {}", folder.display()));
     None
 }

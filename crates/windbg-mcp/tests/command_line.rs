@@ -129,7 +129,7 @@ fn on_a_terminal(prefix: &str, dump: &Path) -> Option<String> {
         }
         Err(error) => {
             assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "CI without script: {error}");
-            println!("not run: no script command");
+            test_data::not_run("a terminal: no script command");
             None
         }
     }

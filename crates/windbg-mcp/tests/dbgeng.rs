@@ -24,7 +24,7 @@ fn root() -> PathBuf {
 /// The lab, or why this test does not run.
 fn lab() -> Option<Lab> {
     if std::env::var("WINDBG_MCP_LAB").is_err() {
-        println!("not run: lab absent (cargo xtask lab, cargo xtask wine-worker, WINDBG_MCP_LAB=1)");
+        test_data::not_run("lab absent (cargo xtask lab, cargo xtask wine-worker, WINDBG_MCP_LAB=1)");
         return None;
     }
     Some(Lab::of(&root()).unwrap())

@@ -59,7 +59,9 @@ fn two_sessions_of_one_engine_answer_alike() {
 
 fn lab() -> Option<Lab> {
     if std::env::var_os("WINDBG_MCP_LAB").is_none_or(|set| set != "1") {
-        println!("not run: the lab is not asked for (cargo xtask lab, WINDBG_MCP_LAB=1)");
+        test_data::not_run(
+            "the comparison with DbgEng: the lab is not asked for (cargo xtask lab, WINDBG_MCP_LAB=1)",
+        );
         return None;
     }
     Some(Lab::of(&root()).unwrap_or_else(|missing| panic!("{missing}")))

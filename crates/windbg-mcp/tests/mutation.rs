@@ -137,21 +137,14 @@ const BESIDE: &[&[&str]] = &[
 ];
 
 fn subjects() -> Vec<Subject> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let fixtures = root.join("fixtures");
-    let own = |names: &[&str]| names.iter().map(|name| fixtures.join(name)).collect::<Vec<_>>();
+    let own = |names: &[&str]| names.iter().map(|name| test_data::fixture(name)).collect::<Vec<_>>();
     let (user, kernel) =
         (own(&["crash.dmp", "crash.exe", "crash.pdb"]), own(&["kernel.dmp", "ntkrnlmp.exe", "ntkrnlmp.pdb"]));
-    let mut subjects = vec![Subject::alone(fixtures.join("crash.exe"))];
+    let mut subjects = vec![Subject::alone(test_data::fixture("crash.exe"))];
     for files in [&user, &kernel] {
         subjects.extend((0..files.len()).map(|mutated| Subject::beside(files, mutated)));
     }
-    let data = std::env::var_os("WINDBG_MCP_DATA").map_or_else(|| root.join("../shared/data"), PathBuf::from);
-    if !data.is_dir() {
-        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "../shared/data is absent");
-        println!("not run: mutations of ../shared/data, which is absent");
-        return subjects;
-    }
+    let Some(data) = test_data::shared() else { return subjects };
     subjects.extend(ALONE.iter().map(|name| Subject::alone(data.join(name))));
     for names in BESIDE {
         let files: Vec<PathBuf> = names.iter().map(|name| data.join(name)).collect();
