@@ -3,12 +3,15 @@
 //! follows from it. A new tool is one new file and one line in its group's list.
 
 pub mod admit;
+mod allocator;
+mod batch;
 pub mod catalogue;
 pub mod crash;
 pub mod error;
 pub mod exec;
 pub mod inspect;
 pub mod instructions;
+mod ioctl;
 pub mod live_opening;
 mod location;
 pub mod opening;
@@ -40,7 +43,18 @@ pub use tool::{Group, Hints, Job, PureTool, SessionsTool, Tool, ToolEntry, Worke
 pub fn all() -> &'static [ToolEntry] {
     static ALL: std::sync::OnceLock<Vec<ToolEntry>> = std::sync::OnceLock::new();
     ALL.get_or_init(|| {
-        [session::tools(), inspect::tools(), exec::tools(), crash::tools()].into_iter().flatten().collect()
+        [
+            session::tools(),
+            inspect::tools(),
+            exec::tools(),
+            ioctl::tools(),
+            allocator::tools(),
+            crash::tools(),
+            batch::tools(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     })
 }
 

@@ -20,7 +20,12 @@ pub enum Group {
     Session,
     Inspect,
     Exec,
+    Ttd,
+    Ioctl,
+    Allocator,
     Crash,
+    Batch,
+    SecureKernel,
 }
 
 impl Group {
@@ -30,7 +35,12 @@ impl Group {
             Self::Session => "session",
             Self::Inspect => "inspect",
             Self::Exec => "exec",
+            Self::Ttd => "ttd",
+            Self::Ioctl => "ioctl",
+            Self::Allocator => "allocator",
             Self::Crash => "crash",
+            Self::Batch => "batch",
+            Self::SecureKernel => "securekernel",
         }
     }
 }

@@ -7,11 +7,14 @@ use std::collections::BTreeMap;
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
 /// Bottom to top: a crate may depend only on crates before it.
-const LAYERS: [&str; 24] = [
+const LAYERS: [&str; 33] = [
     "test-data",
     "target",
     "code",
     "pe",
+    "code-flow",
+    "emulate",
+    "driver-replay",
     "symbol-store",
     "symbols",
     "unwind",
@@ -23,7 +26,13 @@ const LAYERS: [&str; 24] = [
     "control",
     "analysis-status",
     "analysis-crash",
+    "analysis-ioctl",
+    "analysis-driver",
+    "analysis-walk",
     "command",
+    "batch",
+    "redaction",
+    "transcript",
     "tools",
     "channel",
     "worker",

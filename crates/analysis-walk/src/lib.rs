@@ -1,0 +1,1 @@
+//! Lists, arrays and chains of structures, node by node.

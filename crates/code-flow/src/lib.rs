@@ -1,0 +1,1 @@
+//! Functions, control flow, references: code recovered from bytes by recursive descent.

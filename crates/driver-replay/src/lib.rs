@@ -1,0 +1,1 @@
+//! DriverEntry run against stubbed imports: dispatch table, devices, links, KMDF queues.

@@ -1,0 +1,1 @@
+//! The session transcript: records, rotation, and its rendering.
