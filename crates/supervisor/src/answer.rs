@@ -31,7 +31,8 @@ impl CallResult {
     /// The error branch; `next` narrowed to `surface`.
     #[must_use]
     pub fn error(error: &ToolError, surface: &Surface) -> Self {
-        let error = ToolError { message: printable(&error.message), ..error.clone() };
+        let error = error.clone().told(surface);
+        let error = ToolError { message: printable(&error.message), ..error };
         Self { structured: Some(error.structured(surface)), text: error.message, is_error: true }
     }
 }
@@ -104,6 +105,10 @@ pub(crate) fn finish(
     if interrupted {
         text.push_str("\n[interrupted on request, partial]");
     }
+    let next = tool.next(&data, surface);
+    if !next.is_empty() {
+        text.push_str(&format!("\nNext: {}.", next.join(", ")));
+    }
     if tool.raw {
         return Ok(CallResult { structured: None, text, is_error: false });
     }
@@ -112,6 +117,11 @@ pub(crate) fn finish(
     })?;
     if interrupted && let Value::Object(answer) = &mut structured {
         answer.insert("interrupted".into(), Value::Bool(true));
+    }
+    if !next.is_empty()
+        && let Value::Object(answer) = &mut structured
+    {
+        answer.insert("next".into(), json!(next));
     }
     let bytes = serialised_len(&structured);
     if bytes > bound {

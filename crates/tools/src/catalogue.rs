@@ -118,10 +118,16 @@ pub const CATALOGUE: [(&str, &[&str]); 9] = [
     ),
 ];
 
+/// The name as the catalogue spells it, when the product has a tool of it.
+#[must_use]
+pub fn known(name: &str) -> Option<&'static str> {
+    CATALOGUE.iter().flat_map(|(_, tools)| tools.iter()).find(|tool| **tool == name).copied()
+}
+
 /// Whether the product has a tool of this name.
 #[must_use]
 pub fn contains(name: &str) -> bool {
-    CATALOGUE.iter().any(|(_, tools)| tools.contains(&name))
+    known(name).is_some()
 }
 
 /// The answer to a call of a tool the product has and `surface` does not serve; `None` when it is

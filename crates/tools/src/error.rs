@@ -46,6 +46,13 @@ impl Category {
     }
 }
 
+/// A sentence of a failure for those who are served all of `needs`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hint {
+    pub needs: Vec<String>,
+    pub text: String,
+}
+
 /// A tool's failure. Travels over the worker channel as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
@@ -61,6 +68,9 @@ pub struct ToolError {
     /// Tools that are a sensible next call; narrowed to the surface before it is sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub next: Vec<String>,
+    /// Sentences that name tools; added to the message when the surface serves all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hints: Vec<Hint>,
     /// Fields beside `error` in the structured answer (`target` of a failed open).
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
@@ -75,6 +85,7 @@ impl ToolError {
             message: message.into(),
             session_id: None,
             next: Vec::new(),
+            hints: Vec::new(),
             extra: Map::new(),
         }
     }
@@ -97,9 +108,29 @@ impl ToolError {
         self.next = tools.iter().map(ToString::to_string).collect();
         self
     }
+    /// Adds `; text` to the message where the surface serves all of `needs`: the only way a message
+    /// may name a tool.
+    #[must_use]
+    pub fn when_served(mut self, needs: &[&str], text: impl Into<String>) -> Self {
+        let needs = needs.iter().map(ToString::to_string).collect();
+        self.hints.push(Hint { needs, text: text.into() });
+        self
+    }
     #[must_use]
     pub fn with(mut self, field: &str, value: impl Into<Value>) -> Self {
         self.extra.insert(field.to_owned(), value.into());
+        self
+    }
+
+    /// The same for `surface`: the message with the hints it is entitled to.
+    #[must_use]
+    pub fn told(mut self, surface: &crate::Surface) -> Self {
+        for hint in std::mem::take(&mut self.hints) {
+            if hint.needs.iter().all(|tool| surface.serves(tool)) {
+                self.message.push_str("; ");
+                self.message.push_str(&hint.text);
+            }
+        }
         self
     }
 

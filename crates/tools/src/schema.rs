@@ -106,6 +106,17 @@ pub fn input<P: JsonSchema>() -> Value {
     schema
 }
 
+/// Leaves out of the descriptions in `schema` what names a tool that `surface` does not serve.
+pub(crate) fn narrow(schema: &mut Value, surface: &crate::Surface) {
+    each_schema(schema, &|map| {
+        let Some(Value::String(text)) = map.get_mut("description") else { return };
+        *text = crate::prose::narrowed(text, surface);
+        if text.is_empty() {
+            map.remove("description");
+        }
+    });
+}
+
 /// The output schema of `O`: the ok and the error branch, constraints only, `$defs` one level deep.
 #[must_use]
 pub fn output<O: JsonSchema>() -> Value {

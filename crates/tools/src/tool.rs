@@ -94,6 +94,10 @@ pub trait Tool: 'static {
     fn retires_handle(_params: &Self::Params) -> bool {
         false
     }
+    /// Sensible next calls after this answer; both halves name those that are served.
+    fn next(_output: &Self::Output) -> &'static [&'static str] {
+        &[]
+    }
     /// The text half, a pure function of the typed value.
     fn render(output: &Self::Output, surface: &Surface) -> String;
 }
@@ -153,6 +157,7 @@ pub struct ToolEntry {
     pub(crate) loosen: fn(&mut Map<String, Value>),
     pub(crate) check: fn(&Value) -> Result<(), Vec<String>>,
     pub(crate) retires: fn(&Value) -> bool,
+    pub(crate) next: fn(&Value) -> &'static [&'static str],
     pub(crate) render: fn(&Value, &Surface) -> Result<String, String>,
 }
 
@@ -188,6 +193,9 @@ impl ToolEntry {
             retires: |args| {
                 serde_json::from_value::<T::Params>(args.clone())
                     .is_ok_and(|params| T::retires_handle(&params))
+            },
+            next: |data| {
+                serde_json::from_value::<T::Output>(data.clone()).map_or(&[], |output| T::next(&output))
             },
             render: |data, surface| {
                 serde_json::from_value::<T::Output>(data.clone())
@@ -235,6 +243,20 @@ impl ToolEntry {
     #[must_use]
     pub fn description(&self, surface: &Surface) -> String {
         crate::prose::render(self.prose, surface)
+    }
+
+    /// The JSON schema of the arguments, its prose narrowed to `surface`.
+    #[must_use]
+    pub fn input_schema_for(&self, surface: &Surface) -> Value {
+        let mut schema = Value::clone(&self.input);
+        crate::schema::narrow(&mut schema, surface);
+        schema
+    }
+
+    /// The served tools that are a sensible next call after this answer.
+    #[must_use]
+    pub fn next(&self, data: &Value, surface: &Surface) -> Vec<&'static str> {
+        (self.next)(data).iter().copied().filter(|name| surface.serves(name)).collect()
     }
 
     /// The text of a result.
