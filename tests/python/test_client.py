@@ -28,6 +28,7 @@ CALLS = {
     "set_symbol_path": ({"path": "{folder}"}, {"path": 'a"b'}),
     "execute": ({"command": "k; r; lm; dt crash!Order"}, {"command": ".writemem c:\\x 0 1"}),
     "exception_triage": ({}, {"frames": 1000}),
+    "decode_ioctl": ({"code": "0x222003"}, {"code": "0x1ffffffff"}),
     "decode_error_reporting": ({"code": "0xc0000005"}, {"code": "0x1234567890"}),
 }
 # What a dump cannot serve: refused here, called well in test_wine.py, where a program runs.

@@ -1,8 +1,10 @@
 //! Tools of group `ioctl`.
 
-use crate::tool::ToolEntry;
+mod decode_ioctl;
+
+use crate::tool::{Group, ToolEntry};
 
 /// The group's tools in `tools/list` order.
 pub(crate) fn tools() -> Vec<ToolEntry> {
-    Vec::new()
+    vec![ToolEntry::pure::<decode_ioctl::DecodeIoctl>(Group::Ioctl)]
 }
