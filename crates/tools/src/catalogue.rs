@@ -137,12 +137,26 @@ pub fn not_served(name: &str, surface: &Surface) -> Option<ToolError> {
     if surface.serves(name) || !contains(name) {
         return None;
     }
-    let served = surface.entries().count();
-    let message = format!(
-        "{name} is a tool of windbg-mcp, but this build does not have it yet; it serves {served} of 78 tools, \
-         listed by tools/list and by: windbg-mcp tools"
-    );
-    Some(ToolError::new(Category::NotServed, message).because("not_in_this_build"))
+    let summary = surface.summary();
+    let error = |text: String| Some(ToolError::new(Category::NotServed, text));
+    if crate::find(name).is_none() {
+        let text = format!(
+            "{name} is a tool of windbg-mcp, but this build does not have it yet; it serves {summary}"
+        );
+        return error(text).map(|error| error.because("not_in_this_build"));
+    }
+    // Whose choice it was, so that whoever reads it asks the right person and not for other arguments.
+    let text = match surface.chosen_by() {
+        Some(source) => format!(
+            "{name} is a tool of windbg-mcp that is not served here: {source} of whoever runs this server chose \
+             {summary}; only they can add it"
+        ),
+        None => format!(
+            "{name} is a tool of windbg-mcp that is not served unless --tools on the server's command line names \
+             it; served are {summary}"
+        ),
+    };
+    error(text).map(|error| error.because("not_on_this_surface"))
 }
 
 #[cfg(test)]

@@ -30,12 +30,12 @@ mod whose;
 pub mod wildcard;
 
 pub use admit::{Admission, admit};
-pub use error::{Category, ToolError};
+pub use error::{Category, Hint, ToolError};
 pub use live_opening::{AttachRequest, InitialBreak, LaunchRequest};
 pub use opening::{EngineChoice, OpenReport, OpenRequest, Summary, summary_of};
 pub use prose::Fragment;
 pub use sessions::Sessions;
-pub use surface::Surface;
+pub use surface::{SpecError, Surface};
 pub use tool::{Group, Hints, Job, PureTool, SessionsTool, Tool, ToolEntry, WorkerTool};
 
 /// Every tool, in `tools/list` order.

@@ -29,6 +29,25 @@ pub enum Group {
 }
 
 impl Group {
+    /// In `tools/list` order.
+    pub const ALL: [Self; 9] = [
+        Self::Session,
+        Self::Inspect,
+        Self::Exec,
+        Self::Ttd,
+        Self::Ioctl,
+        Self::Allocator,
+        Self::Crash,
+        Self::Batch,
+        Self::SecureKernel,
+    ];
+
+    /// Whether its tools are served when nobody chose.
+    #[must_use]
+    pub fn is_ordinary(self) -> bool {
+        self != Self::SecureKernel
+    }
+
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
