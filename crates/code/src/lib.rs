@@ -7,12 +7,14 @@ mod arm64;
 mod calls;
 mod disassemble;
 mod operand;
+pub mod record;
 mod x86;
 
 pub use arm64::{Addressing, Arm64, Extend, MemoryInstruction, decode as decode_arm64};
 pub use calls::{StackMotion, is_call_before, stack_motion};
 pub use disassemble::{disassemble, disassemble_before, disassemble_memory};
 pub use operand::{MemoryAccess, MemoryOperand, is_canonical, memory_operands};
+pub use record::{Decoded, Recorder, record};
 
 use target::{Instruction, Machine};
 
