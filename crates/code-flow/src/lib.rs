@@ -1,1 +1,18 @@
 //! Functions, control flow, references: code recovered from bytes by recursive descent.
+//!
+//! Everything reads one [`CodeImage`] (bytes with their provenance, behind a page cache) and never
+//! an engine. Bytes are hostile: every walk is bounded, polls its halt, and says what it did not see.
+
+pub mod image;
+pub mod imports;
+pub mod listing;
+pub mod vocabulary;
+
+pub use image::{CodeImage, ImageError, Origin, PageRead, PageSource, Whole};
+pub use imports::{ImportSlot, Imports, NamedFrom};
+pub use listing::{
+    EdgeKind, EntrySource, ExternalEdge, Listing, NoTables, Resolution, ResolvedTable, TableResolver,
+};
+pub use vocabulary::{
+    BytesFrom, CodeLocation, Coverage, ImageRecord, PdbRecord, Range, SectionState, Standing, Stopped,
+};

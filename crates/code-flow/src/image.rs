@@ -1,0 +1,275 @@
+//! One image as code recovery sees it: bytes by address with their provenance, sections, imports.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
+
+use pe::{ImageSource, Pe, PeError, Section};
+use target::{Machine, Module};
+
+use crate::imports::Imports;
+use crate::vocabulary::{BytesFrom, ImageRecord};
+
+/// Bytes per cached page.
+const PAGE: u32 = 0x1000;
+/// Most pages kept: 64 MiB.
+const MAX_PAGES: usize = 0x4000;
+
+/// Where a run of bytes came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Target,
+    ImageFile,
+}
+
+/// What a page read gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageRead {
+    /// Bytes filled from the start of the buffer; the rest is unreadable.
+    pub read: usize,
+    pub origin: Origin,
+}
+
+/// Bytes of one image by RVA. The reader above caches pages.
+pub trait PageSource {
+    /// Fills as much of `buffer` from its start as it can.
+    fn read_page(&self, rva: u32, buffer: &mut [u8]) -> PageRead;
+}
+
+/// Any [`ImageSource`], with one origin for all of it.
+pub struct Whole<S>(pub S, pub Origin);
+
+impl<S: ImageSource> PageSource for Whole<S> {
+    fn read_page(&self, rva: u32, buffer: &mut [u8]) -> PageRead {
+        PageRead { read: self.0.read_rva(rva, buffer), origin: self.1 }
+    }
+}
+
+/// Why an image cannot be analysed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImageError {
+    #[error("{module} at {base:#x}: {error}")]
+    Headers { module: String, base: u64, error: PeError },
+    #[error("{module} is for machine {machine:#x}; x86, x64 and ARM64 code is read")]
+    Machine { module: String, machine: u16 },
+    #[error("{module}: {what}")]
+    Malformed { module: String, what: String },
+}
+
+struct Page {
+    bytes: Box<[u8]>,
+}
+
+/// One image: its headers and, behind a page cache, its bytes.
+pub struct CodeImage<'a> {
+    pub record: ImageRecord,
+    pub base: u64,
+    /// `SizeOfImage`, clamped to the loader's extent where that is smaller.
+    pub size: u32,
+    pub machine: Machine,
+    pub pe: Pe,
+    source: Box<dyn PageSource + 'a>,
+    pages: RefCell<HashMap<u32, Page>>,
+    from_target: Cell<bool>,
+    from_file: Cell<bool>,
+    imports: OnceCell<Imports>,
+}
+
+impl<'a> CodeImage<'a> {
+    /// Reads the headers of the image `module` names.
+    ///
+    /// # Errors
+    /// Headers that cannot be read or parsed; a machine whose code is not read; a size past the
+    /// address space.
+    pub fn open(module: &Module, source: Box<dyn PageSource + 'a>) -> Result<Self, ImageError> {
+        let pages = RefCell::default();
+        let reader = Raw { source: source.as_ref() };
+        let name = || module.name.clone();
+        let pe = Pe::parse(&reader).map_err(|error| ImageError::Headers {
+            module: name(),
+            base: module.base,
+            error,
+        })?;
+        let machine = pe
+            .machine
+            .filter(|m| *m != Machine::Arm32)
+            .ok_or_else(|| ImageError::Machine { module: name(), machine: pe.image_machine })?;
+        let declared = match u32::try_from(module.size) {
+            Ok(extent) if extent != 0 => pe.size_of_image.min(extent),
+            _ => pe.size_of_image,
+        };
+        if module.base.checked_add(u64::from(declared)).is_none() || declared == 0 {
+            let what = format!("an image of {declared:#x} bytes does not fit at {:#x}", module.base);
+            return Err(ImageError::Malformed { module: name(), what });
+        }
+        Ok(Self {
+            record: ImageRecord::of(module),
+            base: module.base,
+            size: declared,
+            machine,
+            pe,
+            source,
+            pages,
+            from_target: Cell::new(false),
+            from_file: Cell::new(false),
+            imports: OnceCell::new(),
+        })
+    }
+
+    /// Bytes of a pointer.
+    #[must_use]
+    pub fn pointer_size(&self) -> usize {
+        if self.pe.is_64 { 8 } else { 4 }
+    }
+
+    /// The RVA of an address inside the image.
+    #[must_use]
+    pub fn rva(&self, address: u64) -> Option<u32> {
+        let rva = u32::try_from(address.checked_sub(self.base)?).ok()?;
+        (rva < self.size).then_some(rva)
+    }
+
+    #[must_use]
+    pub fn contains(&self, address: u64) -> bool {
+        self.rva(address).is_some()
+    }
+
+    /// The address of `length` bytes at an RVA: the only way from an RVA to an address.
+    #[must_use]
+    pub fn checked_va(&self, rva: u32, length: u32) -> Option<u64> {
+        let end = rva.checked_add(length)?;
+        (end <= self.size).then(|| self.base + u64::from(rva))
+    }
+
+    /// The section an address lies in.
+    #[must_use]
+    pub fn section_at(&self, address: u64) -> Option<&Section> {
+        self.pe.section_at(self.rva(address)?)
+    }
+
+    #[must_use]
+    pub fn is_executable(&self, address: u64) -> bool {
+        self.section_at(address).is_some_and(Section::is_executable)
+    }
+
+    /// Whether the address is in a section that cannot be written: constants may be read there.
+    #[must_use]
+    pub fn is_constant(&self, address: u64) -> bool {
+        self.section_at(address).is_some_and(|section| !section.is_writable())
+    }
+
+    /// Fills `buffer` from `address`; bytes read before the first hole. Never past the image.
+    pub fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
+        self.rva(address).map_or(0, |rva| self.read_rva(rva, buffer))
+    }
+
+    /// `length` bytes, `None` unless all are readable.
+    #[must_use]
+    pub fn bytes(&self, address: u64, length: usize) -> Option<Vec<u8>> {
+        let left = usize::try_from(self.size - self.rva(address)?).ok()?;
+        if length > left {
+            return None;
+        }
+        let mut out = vec![0; length];
+        (self.read(address, &mut out) == length).then_some(out)
+    }
+
+    /// A little-endian value of `size` bytes (1..=8).
+    #[must_use]
+    pub fn value(&self, address: u64, size: usize) -> Option<u64> {
+        let mut raw = [0; 8];
+        let part = raw.get_mut(..size)?;
+        (self.read(address, part) == size).then(|| u64::from_le_bytes(raw))
+    }
+
+    /// A value in a section that cannot be written: `None` elsewhere, and where it cannot be read.
+    #[must_use]
+    pub fn constant(&self, address: u64, size: usize) -> Option<u64> {
+        let last = address.checked_add(u64::try_from(size).ok()?.checked_sub(1)?)?;
+        if self.is_constant(address) && self.is_constant(last) { self.value(address, size) } else { None }
+    }
+
+    /// Where the bytes read so far came from; `None` when none were.
+    #[must_use]
+    pub fn bytes_from(&self) -> Option<BytesFrom> {
+        match (self.from_target.get(), self.from_file.get()) {
+            (true, true) => Some(BytesFrom::Mixed),
+            (true, false) => Some(BytesFrom::Target),
+            (false, true) => Some(BytesFrom::ImageFile),
+            (false, false) => None,
+        }
+    }
+
+    /// The record for `images[]`, with where its bytes came from.
+    #[must_use]
+    pub fn image_record(&self) -> ImageRecord {
+        ImageRecord { bytes_from: self.bytes_from(), ..self.record.clone() }
+    }
+
+    /// The imports, read once.
+    #[must_use]
+    pub fn imports(&self) -> &Imports {
+        self.imports.get_or_init(|| Imports::read(self))
+    }
+
+    fn page(&self, rva: u32, mut visit: impl FnMut(&[u8])) {
+        let number = rva / PAGE;
+        if let Some(page) = self.pages.borrow().get(&number) {
+            return visit(&page.bytes);
+        }
+        let start = number * PAGE;
+        let length = (self.size - start.min(self.size)).min(PAGE) as usize;
+        let mut buffer = vec![0; length];
+        let got = self.source.read_page(start, &mut buffer);
+        buffer.truncate(got.read.min(length));
+        if !buffer.is_empty() {
+            match got.origin {
+                Origin::Target => self.from_target.set(true),
+                Origin::ImageFile => self.from_file.set(true),
+            }
+        }
+        visit(&buffer);
+        let mut pages = self.pages.borrow_mut();
+        if pages.len() >= MAX_PAGES {
+            pages.clear();
+        }
+        pages.insert(number, Page { bytes: buffer.into() });
+    }
+}
+
+impl ImageSource for CodeImage<'_> {
+    fn read_rva(&self, rva: u32, buffer: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < buffer.len() {
+            let Some(at) = u32::try_from(done).ok().and_then(|d| rva.checked_add(d)) else { break };
+            if at >= self.size {
+                break;
+            }
+            let within = (at % PAGE) as usize;
+            let rest = &mut buffer[done..];
+            let mut count = 0;
+            let mut whole = false;
+            self.page(at, |page| {
+                let part = page.get(within..).unwrap_or_default();
+                count = part.len().min(rest.len());
+                rest[..count].copy_from_slice(&part[..count]);
+                whole = page.len() == PAGE as usize;
+            });
+            done += count;
+            if count == 0 || (!whole && done < buffer.len()) {
+                break;
+            }
+        }
+        done
+    }
+}
+
+/// The uncached source, for the headers.
+struct Raw<'s> {
+    source: &'s dyn PageSource,
+}
+
+impl ImageSource for Raw<'_> {
+    fn read_rva(&self, rva: u32, buffer: &mut [u8]) -> usize {
+        self.source.read_page(rva, buffer).read.min(buffer.len())
+    }
+}
