@@ -175,7 +175,10 @@ fn notes(method: Method, access: RequiredAccess) -> Vec<String> {
         );
     }
     if access == RequiredAccess::Any {
-        notes.push("FILE_ANY_ACCESS: delivered on any handle to the device, one opened with no access too".to_owned());
+        notes.push(
+            "FILE_ANY_ACCESS: delivered on any handle to the device, one opened with no access too"
+                .to_owned(),
+        );
     }
     notes
 }
@@ -286,10 +289,7 @@ mod tests {
         assert_eq!(fields(0x22_2003), (0x22, 0x800, Method::Neither, RequiredAccess::Any));
         assert_eq!(fields(0x6d_c000), (0x6d, 0, Method::Buffered, RequiredAccess::ReadWrite));
         assert_eq!(fields(0x12_e486), (0x12, 0x921, Method::OutDirect, RequiredAccess::ReadWrite));
-        assert_eq!(
-            parse_code("2236419"),
-            Ok(CodeReading { code: 0x22_2003, alternate: Some(0x0223_6419) })
-        );
+        assert_eq!(parse_code("2236419"), Ok(CodeReading { code: 0x22_2003, alternate: Some(0x0223_6419) }));
     }
 
     #[test]
