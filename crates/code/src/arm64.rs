@@ -500,6 +500,11 @@ fn debugger_names(text: &str) -> String {
     out
 }
 
+/// Whether a word yaxpeax may not know is an instruction.
+pub(crate) fn is_known(word: u32) -> bool {
+    own_text(word).is_some()
+}
+
 /// What yaxpeax does not know or spells oddly.
 fn own_text(word: u32) -> Option<String> {
     let fixed = match word {
