@@ -2,6 +2,7 @@
 
 mod compare;
 mod dist;
+mod drivers;
 mod fixtures;
 mod kernel_fixture;
 mod lab;
@@ -39,6 +40,9 @@ enum Chore {
         #[arg(long)]
         engine: Option<std::path::PathBuf>,
     },
+    /// The test drivers: build them, print what each accepts and the oracle that says so.
+    #[command(subcommand)]
+    Drivers(drivers::Drivers),
     /// Regenerates the name tables of `analysis-status` from the sources of the crate `windows`.
     Tables {
         /// The unpacked crate, `.../windows-0.62.2`.
@@ -90,6 +94,7 @@ fn main() {
     let result = match Arguments::parse().chore {
         Chore::Test { steps } => suite::run_steps(&steps),
         Chore::Fixtures { check, engine } => fixtures::rebuild(check, engine.as_deref()),
+        Chore::Drivers(chore) => drivers::run(chore),
         Chore::Tables { windows } => {
             tables::generate(&windows, &process::root().join("crates/analysis-status/data"))
         }

@@ -1,0 +1,189 @@
+//! Building the drivers, the same bytes every time: `/Brepro` and `--no-insert-timestamp`, no paths of
+//! this machine. Other compiler versions make other bytes; the committed ones are Debian 12's.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::source::{self, Source, Variant};
+use crate::process::{self, output, root};
+
+/// The compilers whose output is committed: Debian 12's.
+const CLANG: &str = "14.0.6";
+const GCC: &str = "12";
+
+const GCC_OPTIONS: [&str; 12] = [
+    "-nostdlib",
+    "-shared",
+    "-s",
+    "-ffreestanding",
+    "-fno-ident",
+    "-fno-stack-protector",
+    "-fcf-protection=none",
+    "-Wall",
+    "-Werror",
+    "-Wl,--subsystem,native",
+    "-Wl,--exclude-all-symbols",
+    "-Wl,--no-insert-timestamp",
+];
+
+const CLANG_OPTIONS: [&str; 10] = [
+    "-O2",
+    "-g",
+    "-gcodeview",
+    "-fms-extensions",
+    "-ffreestanding",
+    "-fno-ident",
+    "-Wall",
+    "-Werror",
+    "-fdebug-compilation-dir=.",
+    "-fcoverage-compilation-dir=.",
+];
+
+pub(crate) fn run(check: bool, ids: &[String]) -> Result<()> {
+    for tool in ["clang", "lld-link", "llvm-dlltool", "x86_64-w64-mingw32-gcc", "i686-w64-mingw32-gcc"] {
+        if !process::exists(tool) {
+            bail!("{tool} is missing; `cargo xtask lab` installs the compilers");
+        }
+    }
+    let sources = source::all(ids)?;
+    let work = root().join("target/drivers");
+    let built = build(&sources, &work)?;
+    if check { compare(&built) } else { commit(&built) }
+}
+
+/// A built file and where its committed copy lies.
+pub(crate) struct Built {
+    pub(crate) made: PathBuf,
+    pub(crate) committed: PathBuf,
+}
+
+/// Builds every variant of `sources` below `work`.
+fn build(sources: &[Source], work: &Path) -> Result<Vec<Built>> {
+    let _ = std::fs::remove_dir_all(work.join("build"));
+    let build = work.join("build");
+    std::fs::create_dir_all(&build)?;
+    for entry in std::fs::read_dir(source::folder().join("src"))? {
+        let path = entry?.path();
+        std::fs::copy(&path, build.join(path.file_name().context("a source has a name")?))?;
+    }
+    super::imports::libraries(&build)?;
+    let mut files = Vec::new();
+    for source in sources {
+        for &variant in &source.variants {
+            let folder = work.join("bin").join(variant.name());
+            std::fs::create_dir_all(&folder)?;
+            one(source, variant, &build, &folder)?;
+            let kept = variant == Variant::X64Clang && source.keeps_pdb;
+            for extension in if kept { &["sys", "pdb"][..] } else { &["sys"] } {
+                let file = format!("{}.{extension}", source.id);
+                files.push(Built {
+                    made: folder.join(&file),
+                    committed: source::folder().join("bin").join(variant.name()).join(&file),
+                });
+            }
+        }
+    }
+    Ok(files)
+}
+
+fn one(source: &Source, variant: Variant, build: &Path, folder: &Path) -> Result<()> {
+    let out = folder.join(format!("{}.sys", source.id));
+    let name = source.path.file_name().and_then(|n| n.to_str()).context("a source has a name")?;
+    let gcc = |compiler: &str, level: &str, entry: &str, library: &str| {
+        quiet(
+            Command::new(compiler)
+                .current_dir(build)
+                .args(GCC_OPTIONS)
+                .args([level, &format!("-Wl,-e,{entry}"), "-o"])
+                .arg(&out)
+                .args([name, library]),
+        )
+    };
+    let clang = |target: &str, machine: &str| {
+        let object = format!("{}-{machine}.obj", source.id);
+        let target = format!("--target={target}-pc-windows-msvc");
+        let options = if name.ends_with(".s") { &CLANG_OPTIONS[..0] } else { &CLANG_OPTIONS[..] };
+        quiet(
+            Command::new("clang")
+                .current_dir(build)
+                .arg(target)
+                .args(options)
+                .args(["-c", name, "-o", &object]),
+        )?;
+        link(source, &object, &format!("{machine}.lib"), build, &out)
+    };
+    match variant {
+        Variant::X64GccO0 => gcc("x86_64-w64-mingw32-gcc", "-O0", "DriverEntry", "libx64.a"),
+        Variant::X64GccO2 => gcc("x86_64-w64-mingw32-gcc", "-O2", "DriverEntry", "libx64.a"),
+        Variant::X64GccOs => gcc("x86_64-w64-mingw32-gcc", "-Os", "DriverEntry", "libx64.a"),
+        Variant::X86Gcc => gcc("i686-w64-mingw32-gcc", "-O2", "_DriverEntry@8", "libx86.a"),
+        Variant::X64Clang => clang("x86_64", "x64"),
+        Variant::X86Clang => clang("i686", "x86"),
+        Variant::Arm64Clang => clang("aarch64", "arm64"),
+    }
+    .with_context(|| format!("{} as {}", source.path.display(), variant.name()))
+}
+
+/// The PDB is named after the driver alone, so that its path is not in the image.
+fn link(source: &Source, object: &str, library: &str, build: &Path, out: &Path) -> Result<()> {
+    let pdb = out.with_extension("pdb");
+    quiet(
+        Command::new("lld-link")
+            .current_dir(build)
+            .args(["/Brepro", "/nodefaultlib", "/debug", "/pdbsourcepath:.", "/driver", "/subsystem:native"])
+            .arg("/entry:DriverEntry")
+            .arg(format!("/out:{}", out.display()))
+            .arg(format!("/pdb:{}", pdb.display()))
+            .arg(format!("/pdbaltpath:{}.pdb", source.id))
+            .args([object, library]),
+    )
+}
+
+/// A compiler is silent unless it fails: there are over a hundred runs.
+pub(crate) fn quiet(command: &mut Command) -> Result<()> {
+    output(command).map(drop)
+}
+
+fn commit(built: &[Built]) -> Result<()> {
+    for file in built {
+        let folder = file.committed.parent().context("a file lies in a folder")?;
+        std::fs::create_dir_all(folder)?;
+        std::fs::copy(&file.made, &file.committed).with_context(|| file.made.display().to_string())?;
+    }
+    println!("{} files of fixtures/drivers/bin rebuilt", built.len());
+    Ok(())
+}
+
+fn compare(built: &[Built]) -> Result<()> {
+    let differing: Vec<String> = built
+        .iter()
+        .filter(|file| std::fs::read(&file.made).ok() != std::fs::read(&file.committed).ok())
+        .map(|file| file.committed.strip_prefix(root()).unwrap_or(&file.committed).display().to_string())
+        .collect();
+    if differing.is_empty() {
+        println!("{} files of fixtures/drivers/bin equal their sources' builds", built.len());
+        return Ok(());
+    }
+    let list = differing.join("\n  ");
+    if let Some(other) = other_compiler()? {
+        bail!("{other}: these differ, as other compilers' output does; check on Debian 12:\n  {list}");
+    }
+    bail!("differ from their sources; run `cargo xtask drivers build` and commit:\n  {list}")
+}
+
+/// Which compiler is not the one whose output is committed.
+fn other_compiler() -> Result<Option<String>> {
+    let clang = output(Command::new("clang").arg("--version"))?;
+    let gcc = output(Command::new("x86_64-w64-mingw32-gcc").arg("-dumpversion"))?;
+    let other = |name: &str, have: &str, want: &str| Some(format!("{name} here is {have}, not {want}"));
+    let first = clang.lines().next().unwrap_or_default();
+    Ok(if !first.contains(CLANG) {
+        other("clang", first, CLANG)
+    } else if !gcc.trim().starts_with(GCC) {
+        other("mingw gcc", gcc.trim(), GCC)
+    } else {
+        None
+    })
+}
