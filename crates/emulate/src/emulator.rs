@@ -132,6 +132,8 @@ pub struct Emulator {
     pub(crate) pushed: u32,
     /// [`Self::pushed`] as it was at the last call.
     pub(crate) pushed_before_call: u32,
+    /// x86, x64: a bit for each of rbx, rbp, rsi, rdi written since the last call was made.
+    pub(crate) written: u8,
 }
 
 pub(crate) type Outcome = Result<Event, Stop>;
@@ -163,6 +165,7 @@ impl Emulator {
             writes: Vec::new(),
             pushed: 0,
             pushed_before_call: 0,
+            written: 0,
         }
     }
 
