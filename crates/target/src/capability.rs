@@ -127,6 +127,27 @@ pub trait Physical {
 pub trait Command {
     /// Runs one line, its output so far kept when it is cut.
     fn execute(&self, line: &str, halt: &Halt) -> Result<CommandOutput>;
+    /// Runs one line and says what became of it apart from its text. One that left the target running
+    /// is waited for: at most `wait` from its beginning, then it is broken in. `on_moving` is called
+    /// once the target really moves.
+    ///
+    /// # Errors
+    /// As [`Self::execute`]. That the engine said the line failed is [`Driven::failed`].
+    fn drive(&self, line: &str, wait: Duration, on_moving: &dyn Fn(), halt: &Halt) -> Result<Driven> {
+        let _ = on_moving;
+        let output = self.execute(line, &halt.at_most(wait))?;
+        Ok(Driven { output, ..Driven::default() })
+    }
+}
+
+/// What a line of [`Command::drive`] came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Driven {
+    pub output: CommandOutput,
+    /// Why, when the engine said that it failed.
+    pub failed: Option<String>,
+    /// The stop, when the target moved. Its output is part of `output`.
+    pub stop: Option<RunStop>,
 }
 
 /// What a raw command printed.

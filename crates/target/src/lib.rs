@@ -21,11 +21,12 @@ pub mod memory;
 pub mod module;
 pub mod scripted;
 pub mod symbol;
+pub mod transaction;
 pub mod value;
 
 use std::sync::Arc;
 
-pub use capability::{Breakpoints, Command, DataModel, Physical, Reverse, Run, Write};
+pub use capability::{Breakpoints, Command, DataModel, Driven, Physical, Reverse, Run, Write};
 pub use context::{Context, ContextSource, reg};
 pub use error::{Result, TargetError};
 pub use execution::{
@@ -41,6 +42,7 @@ pub use module::{Attribution, Module, PdbIdentity, SymbolState, SymbolStatus, Un
 pub use symbol::{
     Field, Local, LocalLocation, SourceLine, SymbolHit, SymbolKind, TypeKind, TypeLayout, TypeRef,
 };
+pub use transaction::Transaction;
 pub use value::{Address, Code, Guid, HexBytes, Rva};
 
 /// Where symbols and images are looked for.
@@ -66,6 +68,27 @@ pub struct Reloaded {
 pub trait Target: Memory {
     fn facts(&self) -> &Facts;
     fn identity(&self) -> Identity;
+    /// [`Self::identity`] as the engine says it now, from its own state and never from command text
+    /// (spec 20 section 2.8).
+    ///
+    /// # Errors
+    /// `Gone` when there is no target any more; others mean that it could not be read.
+    fn identify(&self) -> Result<Identity> {
+        Ok(self.identity())
+    }
+    /// Selects the target and process that [`Identity::aim`] named, so that a write lands there again.
+    ///
+    /// # Errors
+    /// When this engine holds one target only and is not aimed at it, or what was named is gone.
+    fn aim_at(&self, aim: &str) -> Result<()> {
+        if self.identity().aim == aim {
+            return Ok(());
+        }
+        Err(TargetError::unsupported(
+            "single_target",
+            format!("this engine holds one target and cannot select {aim}"),
+        ))
+    }
     /// What this target serves; computed from the capabilities below.
     fn abilities(&self) -> Vec<Ability>;
 
@@ -226,6 +249,10 @@ pub trait Progress {
     fn step(&self, text: &str);
     /// The target moves now: a run is on its way, and nothing can be read until it stops.
     fn moving(&self) {}
+    /// The session around the operation; `None` where nobody tears one down.
+    fn transaction(&self) -> Option<&dyn Transaction> {
+        None
+    }
 }
 
 /// Progress nobody listens to.

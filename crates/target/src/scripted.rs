@@ -15,6 +15,7 @@
 
 mod live;
 mod script;
+mod writable;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ use crate::capability::{Breakpoint, Command, CommandOutput};
 use crate::*;
 
 pub use live::{ScriptRun, ScriptStop};
-pub use script::{Played, Script, ScriptBytes, ScriptEnding, ScriptModule, Step, play};
+pub use script::{Played, Script, ScriptBytes, ScriptEnding, ScriptFile, ScriptModule, Step, play};
 
 /// The scripted target. Everything not set is absent, and says so.
 #[derive(Debug)]
@@ -58,6 +59,8 @@ pub struct ScriptedTarget {
     selection: Cell<Selection>,
     paths: RefCell<SymbolPaths>,
     history: RefCell<Vec<String>>,
+    identity: RefCell<Identity>,
+    writable: Option<writable::FileMemory>,
 }
 
 impl ScriptedTarget {
@@ -112,6 +115,8 @@ impl ScriptedTarget {
             selection: Cell::default(),
             paths: RefCell::default(),
             history: RefCell::default(),
+            identity: RefCell::new(Identity { generation: 1, aim: "scripted".to_owned() }),
+            writable: None,
         }
     }
 
@@ -289,7 +294,10 @@ fn absent(what: &str) -> TargetError {
 
 impl Memory for ScriptedTarget {
     fn read(&self, space: Space, address: u64, buffer: &mut [u8]) -> ReadOutcome {
-        self.memory.read(space, address, buffer)
+        match self.writable.as_ref().filter(|file| file.holds(address)) {
+            Some(file) => file.read(address, buffer),
+            None => self.memory.read(space, address, buffer),
+        }
     }
 }
 
@@ -298,13 +306,23 @@ impl Target for ScriptedTarget {
         &self.facts
     }
     fn identity(&self) -> Identity {
-        Identity { generation: 1, aim: "scripted".to_owned() }
+        self.identity.borrow().clone()
+    }
+    fn identify(&self) -> Result<Identity> {
+        self.fails("identify")?;
+        Ok(self.identity())
+    }
+    fn aim_at(&self, aim: &str) -> Result<()> {
+        self.fails("aim_at")?;
+        aim.clone_into(&mut self.identity.borrow_mut().aim);
+        Ok(())
     }
     fn abilities(&self) -> Vec<Ability> {
         let execute = (!self.commands.is_empty()).then_some(Ability::Execute);
         let live = [Ability::Run, Ability::Step, Ability::Breakpoints, Ability::Watch];
         let live = live.into_iter().filter(|_| !self.runs.is_empty());
-        live.chain(execute).collect()
+        let write = self.writable.as_ref().map(|_| Ability::Write);
+        live.chain(write).chain(execute).collect()
     }
 
     fn modules(&self) -> Result<Arc<[Module]>> {
@@ -520,6 +538,9 @@ impl Target for ScriptedTarget {
             .ok_or_else(|| TargetError::failed(format!("cannot evaluate {text:?}")))
     }
 
+    fn write(&self) -> Option<&dyn Write> {
+        self.writable.as_ref().map(|_| self as &dyn Write)
+    }
     fn run(&self) -> Option<&dyn Run> {
         (!self.runs.is_empty()).then_some(self)
     }
@@ -538,12 +559,38 @@ impl Target for ScriptedTarget {
 
 impl Command for ScriptedTarget {
     fn execute(&self, line: &str, halt: &Halt) -> Result<CommandOutput> {
+        self.drive(line, std::time::Duration::MAX, &|| {}, halt).map(|driven| driven.output)
+    }
+
+    fn drive(
+        &self,
+        line: &str,
+        wait: std::time::Duration,
+        on_moving: &dyn Fn(),
+        halt: &Halt,
+    ) -> Result<Driven> {
         self.fails("execute")?;
         let steps = self.commands.get(line).ok_or_else(|| absent(&format!("command {line:?}")))?;
         let before = self.history.borrow().clone();
         self.history.borrow_mut().push(line.to_owned());
-        let played = script::play(steps, &before, halt)?;
-        Ok(CommandOutput { text: played.text, cut_short: played.cut_short })
+        let halt = halt.at_most(wait);
+        let mut driven = Driven::default();
+        for step in steps {
+            if matches!(step, Step::Go) {
+                let stop = self.resume(capability::Resume::Go, wait, on_moving, &halt)?;
+                driven.output.text.push_str(&stop.output);
+                driven.stop = Some(stop);
+                continue;
+            }
+            self.affect(step)?;
+            let played = script::play(std::slice::from_ref(step), &before, &halt)?;
+            driven.output.text.push_str(&played.text);
+            if played.cut_short {
+                driven.output.cut_short = true;
+                break;
+            }
+        }
+        Ok(driven)
     }
 }
 

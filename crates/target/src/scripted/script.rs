@@ -35,6 +35,7 @@ pub struct Script {
     pub ending: Option<ScriptEnding>,
     pub memory: Vec<ScriptBytes>,
     pub modules: Vec<ScriptModule>,
+    pub writable: Option<ScriptFile>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -107,6 +108,22 @@ pub enum Step {
     },
     /// Writes to the process's own stdout, without a line break.
     Print(String),
+    /// Of a command: the target holds something else from here on.
+    Replace,
+    /// Of a command: another target or process is selected.
+    Aim(String),
+    /// Of a command: writes to the writable memory.
+    Poke(ScriptBytes),
+    /// Of a command: does what the next resume does.
+    Go,
+}
+
+/// Memory that can be written: a file, so that somebody else can look at it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScriptFile {
+    pub address: Address,
+    pub path: std::path::PathBuf,
 }
 
 impl ScriptedTarget {
@@ -122,6 +139,7 @@ impl ScriptedTarget {
         }
         target.commands.clone_from(&script.commands);
         target.release.clone_from(&script.release);
+        target.writable = script.writable.clone().and_then(super::writable::FileMemory::open);
         if script.runs.is_empty() {
             return target;
         }
@@ -193,6 +211,8 @@ fn play_one(
             let mut out = std::io::stdout();
             let _ = out.write_all(words.as_bytes()).and_then(|()| out.flush());
         }
+        // What changes the target is the target's own to do.
+        Step::Replace | Step::Aim(_) | Step::Poke(_) | Step::Go => {}
     }
     Ok(None)
 }
