@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
 /// Bottom to top: a crate may depend only on crates before it.
-const LAYERS: [&str; 33] = [
+const LAYERS: [&str; 34] = [
     "test-data",
     "target",
     "code",
@@ -40,6 +40,7 @@ const LAYERS: [&str; 33] = [
     "server",
     "cli",
     "differential",
+    "driver-harness",
     "windbg-mcp",
 ];
 
@@ -103,7 +104,7 @@ fn every_crate_has_a_layer() {
 #[test]
 fn development_tools_are_not_shipped() {
     for (name, package) in workspace().iter().filter(|(name, _)| *name != "xtask") {
-        for tool in ["dumpforge", "differential", "test-data"] {
+        for tool in ["dumpforge", "differential", "driver-harness", "test-data"] {
             assert!(!shipped(package).any(|dependency| dependency == tool), "{name} ships {tool}");
         }
     }
