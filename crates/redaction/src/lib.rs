@@ -31,7 +31,7 @@ mod value;
 
 pub use counts::Counts;
 pub use filter::Filter;
-pub use pairs::{mask_arguments, mask_pairs};
+pub use pairs::{is_secret_member, mask_arguments, mask_pairs};
 pub use redactor::Redactor;
 pub use rules::BadRules;
 pub use secret::{MASK, Secret, learn_arguments, mask_secrets};

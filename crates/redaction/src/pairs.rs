@@ -130,13 +130,19 @@ fn closing(bytes: &[u8], start: usize, quote: u8) -> Option<usize> {
     None
 }
 
+/// Whether a member of request arguments is secret by its name.
+#[must_use]
+pub fn is_secret_member(name: &str) -> bool {
+    MEMBERS.iter().any(|word| name.eq_ignore_ascii_case(word))
+}
+
 /// Masks members of request arguments that are secret by name, whole, at any depth. Not for
 /// results: a module's PDB identity has a member `key`.
 pub fn mask_arguments(args: &mut Value) {
     match args {
         Value::Object(members) => {
             for (name, value) in members.iter_mut() {
-                if MEMBERS.iter().any(|word| name.eq_ignore_ascii_case(word)) {
+                if is_secret_member(name) {
                     *value = Value::from(MASK);
                 } else {
                     mask_arguments(value);
