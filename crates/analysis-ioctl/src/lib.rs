@@ -1,1 +1,9 @@
-//! Control codes a dispatch routine accepts, by data flow over recovered control flow.
+//! Control codes a driver's dispatch routine accepts.
+//!
+//! Compare chains are not matched: the set of control codes that can reach each block is propagated
+//! over recovered control flow, and every edge narrows it by what its condition says. Compare chains,
+//! subtraction ladders, search trees, bit tests, jump tables and masks all come out of that one rule.
+
+pub mod expr;
+pub mod set;
+pub mod solve;
