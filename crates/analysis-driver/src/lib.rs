@@ -5,9 +5,19 @@ mod access;
 mod ace;
 mod control_code;
 mod descriptor;
+mod device;
 mod device_types;
+mod driver;
+mod failure;
+mod irp;
+mod layout;
+mod locations;
+mod names;
+mod namespace;
+mod operand;
 pub mod rights;
 mod sddl;
+mod security;
 mod sid;
 
 pub use access::{AccessModel, TokenAccess, TokenKind, Verdict, access_model, access_of};
@@ -16,6 +26,24 @@ pub use control_code::{
     Buffers, CodeReading, ControlCode, DecodedCode, Method, RequiredAccess, parse_code, render_code,
 };
 pub use descriptor::{Acl, DaclState, Descriptor, DescriptorError, DescriptorSource, Integrity, parse_acl};
+pub use device::{DeviceObject, DriverRef, Relation, StackEntry, read_device, render_device};
 pub use device_types::device_type_name;
+pub use driver::{
+    ChainStop, DeviceChain, DispatchEntry, DispatchTable, DriverImage, DriverObject, HandlerGroup,
+    HandlerKind, ObjectSource, read_driver, render_driver,
+};
+pub use irp::{
+    IrpStack, Parameters, RequestBuffer, RequestorMode, StackLocation, StatusValue, read_irp, render_irp,
+};
+pub use layout::{
+    DeviceLayout, DriverLayout, IrpLayout, LayoutSource, NoTypeInformation, StackLocationLayout,
+};
+pub use locations::Locations;
+pub use names::{major_name, minor_name};
+pub use namespace::{Found, LinkTarget, Namespace, ObjectName, global_path, same_path};
 pub use sddl::{SddlError, parse_sddl};
+pub use security::{
+    AbsenceKind, DeviceLink, DeviceSecurity, LinkSearch, SecurityAbsent, SecurityRequest, device_security,
+    find_device, render_security,
+};
 pub use sid::{Sid, integrity_name};

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use analysis_driver::{
-    AceKind, DaclState, Descriptor, DescriptorError, RequiredAccess, TokenKind, Verdict, access_of, parse_sddl,
+    AceKind, DaclState, Descriptor, DescriptorError, RequiredAccess, TokenKind, Verdict, access_of,
+    parse_sddl,
 };
 use target::{Code, RegionMemory};
 
