@@ -32,6 +32,9 @@ pub enum Op {
     },
     /// Takes a job out of the queue if it has not begun; a running job goes on.
     Cancel { job: u64 },
+    /// A teardown begins: a running batch stops at its next step and cleans up, a queued one does not
+    /// begin. Answered at once with `{within_ms}`: how long the running one may still take, 0 without.
+    Abandon,
     /// Releases the target, in queue order, and ends the worker.
     End,
 }
@@ -66,6 +69,11 @@ pub enum Message {
     Progress {
         id: u64,
         text: String,
+    },
+    /// What the abandonment `id` was told of a running batch, again: 0 when the batch is over.
+    RollingBack {
+        id: u64,
+        within_ms: u64,
     },
     Log(LogLine),
     /// Exactly one per request.

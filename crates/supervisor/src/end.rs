@@ -11,6 +11,8 @@ use crate::session::{Gate, Phase, Session};
 
 /// A released worker has so long to exit by itself, a killed one to be reaped.
 const EXIT: Duration = Duration::from_secs(2);
+/// A worker's reader answers at once; one that does not is not waited for.
+const ANNOUNCED: Duration = Duration::from_secs(2);
 
 impl Session {
     /// Ends the session at its place in the queue: jobs ahead still run. Kills the worker when it
@@ -32,7 +34,45 @@ impl Session {
             }
             state.ending = true;
         }
-        Ok(self.release(self.shared.config.release_grace).await)
+        let batch = self.announce().await;
+        Ok(self.release(self.shared.config.release_grace, batch).await)
+    }
+
+    /// Says that the session is to end before it is: a batch that runs stops at its next step and
+    /// cleans up, one that waits does not begin. How long the running one may still take, which is
+    /// never longer than its caller was ready to wait.
+    async fn announce(&self) -> Duration {
+        let Ok(answered) = self.control(Op::Abandon, Gate::Supervisor) else { return Duration::ZERO };
+        let answer = tokio::time::timeout(ANNOUNCED, answered).await;
+        let within = match answer {
+            Ok(Ok(Ok(reply))) => reply.data.get("within_ms").and_then(serde_json::Value::as_u64),
+            _ => None,
+        };
+        let within = Duration::from_millis(within.unwrap_or(0)).min(self.shared.config.call_timeout);
+        if !within.is_zero() {
+            tracing::info!(session = self.id, "batch abandoned: it has {} ms to clean up", within.as_millis());
+        }
+        within
+    }
+
+    /// Waits for `event`: for a running batch `batch`, and `grace` from when that is over.
+    async fn patiently<T>(
+        &self,
+        batch: Duration,
+        grace: Duration,
+        event: impl Future<Output = T>,
+    ) -> Option<T> {
+        tokio::pin!(event);
+        if !batch.is_zero() {
+            let mut over = self.rolled_back.subscribe();
+            tokio::select! {
+                biased;
+                done = &mut event => return Some(done),
+                _ = over.wait_for(|over| *over) => {}
+                () = tokio::time::sleep(batch) => {}
+            }
+        }
+        tokio::time::timeout(grace, event).await.ok()
     }
 
     fn ended(&self, ending: &str) -> Ended {
@@ -46,21 +86,21 @@ impl Session {
         }
     }
 
-    async fn release(&self, grace: Duration) -> Ended {
+    async fn release(&self, grace: Duration, batch: Duration) -> Ended {
         let began = Instant::now();
         let answer = match self.control(Op::End, Gate::Teardown) {
-            Ok(answered) => tokio::time::timeout(grace, answered).await,
+            Ok(answered) => self.patiently(batch, grace, answered).await,
             // It died or failed in between.
             Err(_) => return self.ended("closed"),
         };
         let released = match answer {
-            Ok(Ok(Ok(reply))) => reply.data,
+            Some(Ok(Ok(reply))) => reply.data,
             // The worker was lost while it released.
-            Ok(_) => {
+            Some(_) => {
                 self.state().lost = false;
                 return self.ended("closed");
             }
-            Err(_) => {
+            None => {
                 self.close("it did not let go of its target within the grace, so its process was killed");
                 self.kill.cancel();
                 self.exits_within(EXIT).await;
@@ -101,11 +141,14 @@ impl Session {
     }
 
     /// The server goes: close the channel, which makes the worker let go, and kill what has not
-    /// gone within the shutdown grace.
+    /// gone within the shutdown grace, a running batch given its time before that.
     pub(crate) async fn let_go(&self) {
+        let batch = self.announce().await;
         self.close("the server shut down");
         self.hang_up.cancel();
-        if !self.exits_within(self.shared.config.shutdown_grace).await {
+        let mut exited = self.exited.subscribe();
+        let gone = async { exited.wait_for(|gone| *gone).await.is_ok() };
+        if self.patiently(batch, self.shared.config.shutdown_grace, gone).await != Some(true) {
             self.kill.cancel();
             self.exits_within(EXIT).await;
         }

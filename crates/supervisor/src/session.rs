@@ -142,6 +142,8 @@ pub(crate) struct Session {
     pub(crate) kill: CancellationToken,
     /// The worker process was reaped.
     pub(crate) exited: watch::Sender<bool>,
+    /// The batch a teardown was told to wait for is over.
+    pub(crate) rolled_back: watch::Sender<bool>,
 }
 
 /// What a new session is made of.
@@ -201,6 +203,7 @@ impl Session {
             hang_up: CancellationToken::new(),
             kill: CancellationToken::new(),
             exited: watch::Sender::new(false),
+            rolled_back: watch::Sender::new(false),
         };
         (Arc::new(session), outgoing)
     }
@@ -374,6 +377,11 @@ impl Session {
                 log.push(line.at_ms, &line.level, Some(&self.id), &line.target, &line.text);
             }
             Message::Done { id, result } => self.done(id, result),
+            Message::RollingBack { within_ms, .. } => {
+                if within_ms == 0 {
+                    self.rolled_back.send_replace(true);
+                }
+            }
             Message::Ready { .. } | Message::Fatal { .. } => {}
         }
     }

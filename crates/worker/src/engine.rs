@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use channel::Message;
 use serde_json::{Value, json};
-use target::{Ending, Halt, Progress, Target};
+use target::{Ending, Halt, Progress, Target, Transaction};
 use tools::tool::Run;
 use tools::{Category, Job, OpenReport, OpenRequest, ToolError};
 
@@ -78,6 +78,29 @@ impl Progress for Reporting<'_> {
     fn moving(&self) {
         self.jobs.moving();
         self.emitter.emit(&Message::Resumed { id: self.id });
+    }
+    fn transaction(&self) -> Option<&dyn Transaction> {
+        Some(self)
+    }
+}
+
+impl Transaction for Reporting<'_> {
+    fn begin(&self, within: Duration) -> bool {
+        self.jobs.begin_batch(within)
+    }
+    fn abandoned(&self) -> bool {
+        self.jobs.is_abandoned()
+    }
+    fn interrupted(&self) -> bool {
+        self.jobs.is_raised()
+    }
+    fn seal(&self) -> bool {
+        self.jobs.seal()
+    }
+    fn end(&self) {
+        if let Some(id) = self.jobs.end_batch() {
+            self.emitter.emit(&Message::RollingBack { id, within_ms: 0 });
+        }
     }
 }
 

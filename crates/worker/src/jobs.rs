@@ -44,10 +44,17 @@ struct Running {
     raised: bool,
     /// It let the target move.
     pumping: bool,
+    /// A batch, and when it will be over.
+    finish_by: Option<Instant>,
+    /// A batch in its cleanup: no break reaches it.
+    sealed: bool,
 }
 
 impl Running {
     fn raise(&mut self) {
+        if self.sealed {
+            return;
+        }
         self.flag.store(true, Ordering::Relaxed);
         self.raised = true;
     }
@@ -63,6 +70,10 @@ struct State {
     tearing_down: bool,
     /// The session is to end: jobs ahead of that still run, but none may let the target run on.
     ending: bool,
+    /// A teardown was announced: no batch begins any more.
+    abandoned: bool,
+    /// The announcement that was told to wait for the running batch.
+    promised: Option<u64>,
     released: bool,
 }
 
@@ -103,6 +114,8 @@ impl Jobs {
                     flag: Arc::clone(&flag),
                     raised: false,
                     pumping: false,
+                    finish_by: None,
+                    sealed: false,
                 });
                 return Taken { queued, flag, barred };
             }
@@ -128,6 +141,9 @@ impl Jobs {
         }
         let Some(running) = state.running.as_mut() else { return (Interrupt::NothingRunning, None) };
         let about = Some((running.id, running.name.clone()));
+        if running.sealed {
+            return (Interrupt::Sealed, about);
+        }
         if running.raised {
             return (Interrupt::AlreadyPending, about);
         }
@@ -147,7 +163,7 @@ impl Jobs {
     /// moves is stopped. Other jobs finish.
     pub(crate) fn ending(&self) {
         let mut state = self.state();
-        state.ending = true;
+        (state.ending, state.abandoned) = (true, true);
         if let Some(running) =
             state.running.as_mut().filter(|running| running.id == OPEN_ID || running.pumping)
         {
@@ -174,10 +190,11 @@ impl Jobs {
     }
 
     /// The supervisor is gone: nobody waits for answers, so break what runs, drop what waits and
-    /// release; then wait until that happened, at most `grace`.
+    /// release; then wait until that happened: as long as a running batch was given, then at most
+    /// `grace`.
     pub(crate) fn abandon(&self, grace: Duration) {
         let mut state = self.state();
-        state.tearing_down = true;
+        (state.tearing_down, state.abandoned) = (true, true);
         state.queue.clear();
         state.queue.push_back(Queued {
             id: u64::MAX,
@@ -191,6 +208,13 @@ impl Jobs {
             running.raise();
         }
         self.changed.notify_all();
+        let finish_by = state.running.as_ref().and_then(|running| running.finish_by);
+        if let Some(left) = finish_by.map(|by| by.saturating_duration_since(Instant::now())) {
+            let in_batch =
+                |state: &mut State| state.running.as_ref().is_some_and(|running| running.finish_by.is_some());
+            let waited = self.changed.wait_timeout_while(state, left, in_batch);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
         drop(self.changed.wait_timeout_while(state, grace, |state| !state.released));
     }
 
@@ -203,6 +227,63 @@ impl Jobs {
     /// Whether new jobs must not begin.
     pub(crate) fn tearing_down(&self) -> bool {
         self.state().tearing_down
+    }
+}
+
+/// Batches. One acquisition of the lock each: a teardown either stops a batch from beginning or is
+/// told how long it will take.
+impl Jobs {
+    /// The teardown `id` is announced; how long the running batch may still take.
+    pub(crate) fn announce(&self, id: u64) -> Duration {
+        let mut state = self.state();
+        state.abandoned = true;
+        let Some(running) = state.running.as_mut() else { return Duration::ZERO };
+        let Some(finish_by) = running.finish_by else { return Duration::ZERO };
+        if !running.raised {
+            running.raise();
+        }
+        state.promised = Some(id);
+        finish_by.saturating_duration_since(Instant::now())
+    }
+
+    /// The running job is a batch that will be over within this; `false` when it must not begin.
+    pub(crate) fn begin_batch(&self, within: Duration) -> bool {
+        let mut state = self.state();
+        if state.abandoned {
+            return false;
+        }
+        if let Some(running) = state.running.as_mut() {
+            running.finish_by = Instant::now().checked_add(within);
+        }
+        true
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.state().abandoned
+    }
+
+    /// Whether a break was raised for the running job.
+    pub(crate) fn is_raised(&self) -> bool {
+        self.state().running.as_ref().is_some_and(|running| running.raised)
+    }
+
+    /// No break reaches the running job from here on; whether one had.
+    pub(crate) fn seal(&self) -> bool {
+        let mut state = self.state();
+        let Some(running) = state.running.as_mut() else { return false };
+        running.sealed = true;
+        running.flag.store(false, Ordering::Relaxed);
+        std::mem::take(&mut running.raised)
+    }
+
+    /// The batch is over; the announcement that waits for it.
+    pub(crate) fn end_batch(&self) -> Option<u64> {
+        let mut state = self.state();
+        if let Some(running) = state.running.as_mut() {
+            (running.finish_by, running.sealed) = (None, false);
+        }
+        self.changed.notify_all();
+        state.promised.take()
     }
 }
 
@@ -257,6 +338,75 @@ mod tests {
         assert!(!run.flag.load(Ordering::Relaxed));
         jobs.ending();
         assert!(run.flag.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_sealed_batch_is_not_broken_and_one_that_waits_does_not_begin() {
+        let jobs = Jobs::default();
+        jobs.push(queued(1));
+        let batch = jobs.take();
+        assert!(jobs.begin_batch(Duration::from_secs(60)));
+        assert_eq!(jobs.interrupt(None).0, Interrupt::Raised);
+        assert!(jobs.is_raised() && jobs.seal(), "what was raised is drained and told");
+        assert!(!batch.flag.load(Ordering::Relaxed) && !jobs.is_raised());
+        assert_eq!(jobs.interrupt(None), (Interrupt::Sealed, Some((1, "job 1".into()))));
+        let within = jobs.announce(9);
+        assert!(within > Duration::from_secs(58) && jobs.is_abandoned(), "{within:?}");
+        jobs.moving();
+        jobs.ending();
+        assert!(!batch.flag.load(Ordering::Relaxed), "a teardown does not cut a cleanup either");
+        assert_eq!(jobs.end_batch(), Some(9));
+        assert!(!jobs.finish());
+        assert_eq!(jobs.announce(10), Duration::ZERO);
+        jobs.push(queued(2));
+        jobs.take();
+        assert!(!jobs.begin_batch(Duration::from_secs(60)), "abandoned is for ever");
+    }
+
+    #[test]
+    fn an_announcement_breaks_a_batch_that_is_not_in_its_cleanup() {
+        let jobs = Jobs::default();
+        jobs.push(queued(1));
+        let batch = jobs.take();
+        assert!(jobs.begin_batch(Duration::from_secs(60)));
+        assert!(jobs.announce(2) > Duration::ZERO);
+        assert!(batch.flag.load(Ordering::Relaxed) && jobs.is_raised() && jobs.is_abandoned());
+    }
+
+    /// Never a batch that runs while the teardown was told that there is nothing to wait for.
+    #[test]
+    fn beginning_and_announcing_exclude_each_other() {
+        for _ in 0..200 {
+            let jobs = Arc::new(Jobs::default());
+            jobs.push(queued(1));
+            jobs.take();
+            let other = Arc::clone(&jobs);
+            let announcing = std::thread::spawn(move || other.announce(2));
+            let began = jobs.begin_batch(Duration::from_secs(60));
+            let within = announcing.join().unwrap();
+            assert_eq!(began, within > Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn a_batch_is_given_its_time_when_the_supervisor_goes() {
+        let jobs = Arc::new(Jobs::default());
+        jobs.push(queued(1));
+        jobs.take();
+        assert!(jobs.begin_batch(Duration::from_secs(30)));
+        let engine = Arc::clone(&jobs);
+        let thread = std::thread::spawn(move || {
+            // Longer than the grace of the release alone.
+            std::thread::sleep(Duration::from_millis(300));
+            engine.end_batch();
+            engine.finish();
+            engine.take();
+            engine.released();
+        });
+        let began = Instant::now();
+        jobs.abandon(Duration::from_millis(100));
+        assert!(began.elapsed() >= Duration::from_millis(280) && began.elapsed() < Duration::from_secs(10));
+        thread.join().unwrap();
     }
 
     #[test]

@@ -68,6 +68,12 @@ fn act(request: Request, jobs: &Jobs, emitter: &Emitter) {
             emitter.done(id, Ok(json!({ "cancelled": cancelled })), false);
             return;
         }
+        Op::Abandon => {
+            let within = jobs.announce(id);
+            let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
+            emitter.done(id, Ok(json!({ "within_ms": within_ms })), false);
+            return;
+        }
         Op::Open { request } => Work::Open(request),
         Op::Run { operation, args } => Work::Run { operation, args },
         Op::End => {
