@@ -24,7 +24,6 @@ unsafe extern "C" {
 }
 
 std::arch::global_asm!(
-    ".intel_syntax noprefix",
     ".globl emulate_test_native",
     "emulate_test_native:",
     "push rbx; push rbp; push r12; push r13; push r14; push r15; push rdi",
@@ -54,7 +53,6 @@ std::arch::global_asm!(
     "pop r15; pop r14; pop r13; pop r12; pop rbp; pop rbx",
     "cld",
     "ret",
-    ".att_syntax",
 );
 
 const CODE_BYTES: usize = 0x1000;
@@ -185,12 +183,12 @@ fn instruction(random: &[u8; 16]) -> Option<Vec<u8>> {
 
 /// Only what decodes whole, leaves rsp and r15 alone, stays within the data and does not trap.
 fn allowed(bytes: Vec<u8>) -> Option<Vec<u8>> {
-    use iced_x86::Mnemonic::{Div, Idiv, INVALID, Popcnt, Lzcnt, Tzcnt, Xchg, Rdsspd, Rdsspq};
+    use iced_x86::Mnemonic::{Xabort, Xbegin, Div, Idiv, INVALID, Popcnt, Lzcnt, Tzcnt, Xchg, Rdsspd, Rdsspq};
     let decoded = Decoder::with_ip(64, &bytes, 0, DecoderOptions::NONE).decode();
     if decoded.is_invalid() || decoded.len() != bytes.len() {
         return None;
     }
-    if matches!(decoded.mnemonic(), Div | Idiv | INVALID | Popcnt | Lzcnt | Tzcnt | Rdsspd | Rdsspq) {
+    if matches!(decoded.mnemonic(), Xabort | Xbegin | Div | Idiv | INVALID | Popcnt | Lzcnt | Tzcnt | Rdsspd | Rdsspq) {
         return None;
     }
     // Aligned SSE operands: displacements are multiples of 16. Memory of a locked exchange is too.
@@ -210,7 +208,7 @@ fn allowed(bytes: Vec<u8>) -> Option<Vec<u8>> {
 
 const FLAGS: u64 = 0x8d5;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Case {
     code: Vec<Vec<u8>>,
     general: [u64; 16],
@@ -224,47 +222,60 @@ struct Case {
     hidden_data: Vec<u8>,
 }
 
-fn interesting() -> impl Strategy<Value = u64> {
-    prop_oneof![
-        3 => any::<u64>(),
-        1 => Just(0u64),
-        1 => Just(u64::MAX),
-        1 => Just(0x8000_0000u64),
-        1 => Just(0x8000_0000_0000_0000u64),
-        1 => 0u64..70,
-    ]
+impl std::fmt::Debug for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:02x?} general {:x?} hidden {:x?}", self.code, self.general, self.hidden)
+    }
 }
 
-/// Mostly everything known, else some bits or all hidden.
-fn hidden() -> impl Strategy<Value = u64> {
-    prop_oneof![6 => Just(0u64), 1 => any::<u64>(), 1 => any::<(u64, u64)>().prop_map(|(a, b)| a & b), 1 => Just(u64::MAX)]
+/// A generator of its own (splitmix64): the many values of a case come from one seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+    fn interesting(&mut self) -> u64 {
+        match self.next() % 9 {
+            0 => 0,
+            1 => u64::MAX,
+            2 => 0x8000_0000,
+            3 => 1 << 63,
+            4 => self.next() % 70,
+            _ => self.next(),
+        }
+    }
+    /// Mostly nothing, else some bits or all.
+    fn hidden(&mut self) -> u64 {
+        match self.next() % 9 {
+            0 => self.next(),
+            1 => self.next() & self.next(),
+            2 => u64::MAX,
+            _ => 0,
+        }
+    }
 }
 
 fn case() -> impl Strategy<Value = Case> {
-    let code = prop::collection::vec(any::<[u8; 16]>().prop_filter_map("no instruction", |r| instruction(&r)), 1..10);
-    let words = prop::array::uniform16(interesting());
-    let vectors = prop::array::uniform16(prop::array::uniform2(interesting()));
-    let data = prop::collection::vec(any::<u8>(), DATA_BYTES);
-    let secrets = (
-        any::<bool>(),
-        prop::array::uniform16(hidden()),
-        prop::array::uniform16(prop::array::uniform2(hidden())),
-        hidden(),
-        prop::collection::vec(prop_oneof![9 => Just(0u8), 1 => any::<u8>()], DATA_BYTES),
-    );
-    (code, words, vectors, any::<u64>(), data, secrets).prop_map(|(code, general, vector, flags, data, secrets)| {
-        let (hide, hidden, hidden_vector, hidden_flags, hidden_data) = secrets;
-        let cut = if hide { u64::MAX } else { 0 };
+    let code = prop::collection::vec(any::<[u8; 16]>(), 1..10);
+    (code, any::<u64>()).prop_map(|(random, seed)| {
+        let mut rng = Random(seed);
+        let cut = if rng.next() & 1 == 0 { 0 } else { u64::MAX };
         Case {
-            code,
-            general,
-            vector,
-            flags: flags & FLAGS,
-            data,
-            hidden: hidden.map(|h| h & cut),
-            hidden_vector: hidden_vector.map(|v| v.map(|h| h & cut)),
-            hidden_flags: hidden_flags & FLAGS & cut,
-            hidden_data: hidden_data.into_iter().map(|h| h & cut as u8).collect(),
+            code: random.iter().filter_map(instruction).collect(),
+            general: std::array::from_fn(|_| rng.interesting()),
+            vector: std::array::from_fn(|_| [rng.interesting(), rng.interesting()]),
+            flags: rng.next() & FLAGS,
+            data: (0..DATA_BYTES).map(|_| rng.next() as u8).collect(),
+            hidden: std::array::from_fn(|_| rng.hidden() & cut),
+            hidden_vector: std::array::from_fn(|_| [rng.hidden() & cut, rng.hidden() & cut]),
+            hidden_flags: rng.hidden() & FLAGS & cut,
+            hidden_data: (0..DATA_BYTES)
+                .map(|_| if rng.next().is_multiple_of(9) { (rng.hidden() & cut) as u8 } else { 0 })
+                .collect(),
         }
     })
 }

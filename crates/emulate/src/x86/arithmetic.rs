@@ -111,14 +111,23 @@ impl Step<'_> {
         match accumulator.equals(there) {
             Some(true) => self.write(0, new),
             Some(false) => {
-                // The destination is written with what it held.
-                self.write(0, there)?;
                 self.set_accumulator(bytes, there);
                 Ok(())
             }
             None => {
-                self.write(0, there.join(new))?;
-                self.set_accumulator(bytes, accumulator.join(there));
+                let old = self.emulator.registers.general[0];
+                self.set_accumulator(bytes, there);
+                let loaded = self.emulator.registers.general[0];
+                self.emulator.registers.general[0] = old.join(loaded);
+                if self.is_memory(0) {
+                    return self.write(0, there.join(new));
+                }
+                // Not written, all 64 bits stay; written, 32 bits clear the others.
+                let number = self.instruction.op0_register().full_register().number() & 15;
+                let kept = self.emulator.registers.general[number];
+                self.write(0, new)?;
+                let written = self.emulator.registers.general[number];
+                self.emulator.registers.general[number] = kept.join(written);
                 Ok(())
             }
         }

@@ -64,16 +64,16 @@ impl Step<'_> {
 
     /// A comparison may be decided although not every bit is known: by the ranges of its operands.
     fn sharpen_compare(&mut self, a: Value, b: Value, bytes: u32) {
+        // `sbb` is no comparison of its operands: a borrow comes in.
+        if self.mnemonic() == iced_x86::Mnemonic::Sbb {
+            return;
+        }
         let (a, b) = (a.truncate(bytes), b.truncate(bytes));
         if self.flag(ZF).is_none() {
             self.set_flag(ZF, a.equals(b));
         }
         let (a_low, a_high) = (a.bits(), a.bits() | a.unknown_bits());
         let (b_low, b_high) = (b.bits(), b.bits() | b.unknown_bits());
-        // An adc-like borrow comes in only with `sbb`, whose flags are left as computed.
-        if self.mnemonic() == iced_x86::Mnemonic::Sbb {
-            return;
-        }
         if a_high < b_low {
             self.set_flag(CF, Some(true));
         } else if a_low >= b_high {

@@ -33,7 +33,9 @@ impl Step<'_> {
             }
             Mnemonic::Bswap => {
                 let bytes = self.size(0);
-                let value = swapped(self.read(0)?, bytes);
+                // Of 16 bits it is undefined.
+                let value =
+                    if bytes == 2 { Value::unknown(2) } else { swapped(self.read(0)?, bytes) };
                 self.write(0, value)?;
             }
             Mnemonic::Cbw => self.widen(1, 2),

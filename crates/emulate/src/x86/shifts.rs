@@ -60,7 +60,6 @@ impl Step<'_> {
 
     fn shift(&mut self, kind: Shift) -> Result<(), Stop> {
         let bytes = self.size(0);
-        let bits = bytes * 8;
         let value = self.read(0)?;
         let counted = self.read(1)?.truncate(1) & Value::known(if bytes == 8 { 0x3f } else { 0x1f });
         let Some(count) = counted.get() else {
@@ -79,7 +78,6 @@ impl Step<'_> {
             Shift::Left | Shift::Right | Shift::Arithmetic => self.plain_shift(kind, value, count, bytes),
             Shift::RotateLeft | Shift::RotateRight => self.rotate(kind, value, count, bytes),
             Shift::CarryLeft | Shift::CarryRight => {
-                let count = count % (bits + 1);
                 self.rotate_carry(kind, value, count, bytes)
             }
         }
@@ -131,7 +129,7 @@ impl Step<'_> {
         let bits = bytes * 8;
         let mut value = value;
         let mut carry = self.flag(CF);
-        for _ in 0..count {
+        for _ in 0..count % (bits + 1) {
             if kind == Shift::CarryLeft {
                 let out = value.at(bits - 1);
                 value = value.shl(1).truncate(bytes).with_bit(0, carry);
@@ -141,9 +139,6 @@ impl Step<'_> {
                 value = value.shr(1).with_bit(bits - 1, carry);
                 carry = out;
             }
-        }
-        if count == 0 {
-            return self.write(0, value);
         }
         let (high, next) = (value.at(bits - 1), value.at(bits - 2));
         let other = if kind == Shift::CarryLeft { carry } else { next };
@@ -238,13 +233,29 @@ impl Step<'_> {
         self.set_flag(ZF, value.is_zero(bytes));
         match value.low(bytes) {
             // The destination is undefined by one vendor, unchanged by the other.
-            Some(0) => self.write(0, Value::unknown(bytes)),
+            Some(0) => {
+                self.forget_destination(bytes);
+                Ok(())
+            }
             Some(known) => {
                 let index = if forward { known.trailing_zeros() } else { 63 - known.leading_zeros() };
                 self.write(0, Value::known(u64::from(index)))
             }
-            None => self.write(0, Value::new(0, 0x3f)),
+            None => {
+                if value.is_zero(bytes) == Some(false) {
+                    return self.write(0, Value::new(0, 0x3f));
+                }
+                self.forget_destination(bytes);
+                Ok(())
+            }
         }
+    }
+
+    /// The whole register, its upper half too: it may be kept or cleared.
+    fn forget_destination(&mut self, bytes: u32) {
+        let number = self.instruction.op0_register().full_register().number() & 15;
+        let slot = &mut self.emulator.registers.general[number];
+        *slot = if bytes == 2 { slot.with_low(2, Value::UNKNOWN) } else { Value::UNKNOWN };
     }
 
     fn count(&mut self, of: fn(u64, u32) -> u32) -> Result<(), Stop> {

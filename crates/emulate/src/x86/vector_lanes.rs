@@ -162,6 +162,8 @@ impl Step<'_> {
             Mnemonic::Psrlw => self.lane_shift(2, Value::shr)?,
             Mnemonic::Psrld => self.lane_shift(4, Value::shr)?,
             Mnemonic::Psrlq => self.lane_shift(8, Value::shr)?,
+            Mnemonic::Psraw => self.lane_shift(2, |lane, count| lane.sign_extend(2).shr(count))?,
+            Mnemonic::Psrad => self.lane_shift(4, |lane, count| lane.sign_extend(4).shr(count))?,
             Mnemonic::Pslldq => {
                 let (value, count) = (self.read_wide(0)?, self.immediate(1).min(16) * 8);
                 self.write_wide(shift_left(value, count))?;
@@ -197,8 +199,11 @@ impl Step<'_> {
         } else {
             self.read_wide(1)?[0].get()
         };
+        let arithmetic = matches!(self.mnemonic(), Mnemonic::Psraw | Mnemonic::Psrad);
         let shifted = |lane: Value| match count {
             None => Value::unknown(bytes),
+            // Copies of the sign: at most 16 or 32 of them are kept.
+            Some(count) if arithmetic => shift(lane, count.min(u64::from(bytes) * 8) as u32),
             Some(count) if count >= u64::from(bytes) * 8 => Value::ZERO,
             Some(count) => shift(lane, count as u32),
         };
