@@ -104,15 +104,17 @@ fn one(source: &Source, variant: Variant, build: &Path, folder: &Path) -> Result
     let clang = |target: &str, machine: &str| {
         let object = format!("{}-{machine}.obj", source.id);
         let target = format!("--target={target}-pc-windows-msvc");
-        let options = if name.ends_with(".s") { &CLANG_OPTIONS[..0] } else { &CLANG_OPTIONS[..] };
-        quiet(
-            Command::new("clang")
-                .current_dir(build)
-                .arg(target)
-                .args(options)
-                .args(["-c", name, "-o", &object]),
-        )?;
-        link(source, &object, &format!("{machine}.lib"), build, &out)
+        compile(build, &target, name, &object)?;
+        let mut objects = vec![object];
+        if name.ends_with(".s") {
+            let frame = format!("{}-frame.c", source.id);
+            let text = format!("#define NAME \"{}\"\n#include \"frame.h\"\n", source.id.to_uppercase());
+            std::fs::write(build.join(&frame), text)?;
+            objects.push(format!("{}-frame.obj", source.id));
+            compile(build, &target, &frame, &objects[1])?;
+        }
+        objects.push(format!("{machine}.lib"));
+        link(source, &objects, build, &out)
     };
     match variant {
         Variant::X64GccO0 => gcc("x86_64-w64-mingw32-gcc", "-O0", "DriverEntry", "libx64.a"),
@@ -126,8 +128,15 @@ fn one(source: &Source, variant: Variant, build: &Path, folder: &Path) -> Result
     .with_context(|| format!("{} as {}", source.path.display(), variant.name()))
 }
 
+/// One object file; assembly takes no options of the C compiler.
+fn compile(build: &Path, target: &str, name: &str, object: &str) -> Result<()> {
+    let options = if name.ends_with(".s") { &CLANG_OPTIONS[..0] } else { &CLANG_OPTIONS[..] };
+    let mut command = Command::new("clang");
+    quiet(command.current_dir(build).arg(target).args(options).args(["-c", name, "-o", object]))
+}
+
 /// The PDB is named after the driver alone, so that its path is not in the image.
-fn link(source: &Source, object: &str, library: &str, build: &Path, out: &Path) -> Result<()> {
+fn link(source: &Source, inputs: &[String], build: &Path, out: &Path) -> Result<()> {
     let pdb = out.with_extension("pdb");
     quiet(
         Command::new("lld-link")
@@ -137,7 +146,7 @@ fn link(source: &Source, object: &str, library: &str, build: &Path, out: &Path) 
             .arg(format!("/out:{}", out.display()))
             .arg(format!("/pdb:{}", pdb.display()))
             .arg(format!("/pdbaltpath:{}.pdb", source.id))
-            .args([object, library]),
+            .args(inputs),
     )
 }
 
