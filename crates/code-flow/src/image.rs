@@ -1,18 +1,23 @@
 //! One image as code recovery sees it: bytes by address with their provenance, sections, imports.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use pe::{ImageSource, Pe, PeError, Section};
+use pe::{ImageSource, Pe, PeError, Relocation, Section};
 use target::{Machine, Module};
 
-use crate::imports::Imports;
+use crate::imports::{ImportSlot, Imports};
+use crate::regions::Regions;
+use crate::starts::KnownStarts;
+use crate::symbols::{Names, NoNames};
 use crate::vocabulary::{BytesFrom, ImageRecord};
 
 /// Bytes per cached page.
 const PAGE: u32 = 0x1000;
 /// Most pages kept: 64 MiB.
 const MAX_PAGES: usize = 0x4000;
+/// Most base relocations looked at.
+const MAX_RELOCATIONS: usize = 1 << 22;
 
 /// Where a run of bytes came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +77,15 @@ pub struct CodeImage<'a> {
     from_target: Cell<bool>,
     from_file: Cell<bool>,
     imports: OnceCell<Imports>,
+    regions: OnceCell<Regions>,
+    starts: OnceCell<KnownStarts>,
+    relocations: OnceCell<Vec<Relocation>>,
+    names: Box<dyn Names + 'a>,
+    /// Targets of direct calls seen so far: starts of functions, too.
+    called: RefCell<BTreeSet<u64>>,
+    /// Whether a function returns, as far as it was asked.
+    pub(crate) returns: RefCell<HashMap<u64, bool>>,
+    bound: OnceCell<HashMap<u64, usize>>,
 }
 
 impl<'a> CodeImage<'a> {
@@ -112,7 +126,26 @@ impl<'a> CodeImage<'a> {
             from_target: Cell::new(false),
             from_file: Cell::new(false),
             imports: OnceCell::new(),
+            regions: OnceCell::new(),
+            starts: OnceCell::new(),
+            relocations: OnceCell::new(),
+            names: Box::new(NoNames),
+            called: RefCell::default(),
+            returns: RefCell::default(),
+            bound: OnceCell::new(),
         })
+    }
+
+    /// Gives the image names: more known starts, and functions that are known not to return.
+    #[must_use]
+    pub fn with_names(mut self, names: Box<dyn Names + 'a>) -> Self {
+        self.names = names;
+        self
+    }
+
+    #[must_use]
+    pub fn names(&self) -> &dyn Names {
+        self.names.as_ref()
     }
 
     /// Bytes of a pointer.
@@ -211,6 +244,76 @@ impl<'a> CodeImage<'a> {
         self.imports.get_or_init(|| Imports::read(self))
     }
 
+    /// The unwind records, read once.
+    #[must_use]
+    pub fn regions(&self) -> &Regions {
+        self.regions.get_or_init(|| Regions::read(self))
+    }
+
+    /// Starts of functions that need no decoding, found once.
+    #[must_use]
+    pub fn starts(&self) -> &KnownStarts {
+        self.starts.get_or_init(|| KnownStarts::read(self))
+    }
+
+    /// Every base relocation, read once, by RVA.
+    #[must_use]
+    pub fn relocations(&self) -> &[Relocation] {
+        self.relocations.get_or_init(|| {
+            let mut all = self.pe.relocations(self, 0, u32::MAX);
+            all.truncate(MAX_RELOCATIONS);
+            all.sort_by_key(|relocation| relocation.rva);
+            all.dedup();
+            all
+        })
+    }
+
+    /// Notes that a direct call goes to `address`.
+    pub fn note_call(&self, address: u64) {
+        if self.is_executable(address) {
+            self.called.borrow_mut().insert(address);
+        }
+    }
+
+    /// Whether a function is known to start at `address`: a sure start, or called directly by code
+    /// decoded so far. The begin of an unwind record alone does not make one: cold parts have their
+    /// own.
+    #[must_use]
+    pub fn is_start(&self, address: u64) -> bool {
+        self.starts().sure.contains(&address) || self.called.borrow().contains(&address)
+    }
+
+    /// The next known start after `address`.
+    #[must_use]
+    pub fn next_start(&self, address: u64) -> Option<u64> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let after = (Excluded(address), Unbounded);
+        let sure = self.starts().sure.range(after).next().copied();
+        let called = self.called.borrow().range(after).next().copied();
+        sure.into_iter().chain(called).min()
+    }
+
+    /// The last known start at or before `address`.
+    #[must_use]
+    pub fn start_before(&self, address: u64) -> Option<u64> {
+        let sure = self.starts().sure.range(..=address).next_back().copied();
+        let called = self.called.borrow().range(..=address).next_back().copied();
+        sure.into_iter().chain(called).max()
+    }
+
+    /// The import whose slot the loader has bound to `address`: on a live target with import
+    /// optimisation a direct call goes there.
+    #[must_use]
+    pub fn bound_import(&self, address: u64) -> Option<&ImportSlot> {
+        let bound = self.bound.get_or_init(|| {
+            let size = self.pointer_size();
+            let value = |slot: &ImportSlot| self.value(slot.slot, size).filter(|v| !self.contains(*v));
+            let slots = self.imports().slots.iter().enumerate();
+            slots.filter_map(|(index, slot)| Some((value(slot)?, index))).collect()
+        });
+        self.imports().slots.get(*bound.get(&address)?)
+    }
+
     fn page(&self, rva: u32, mut visit: impl FnMut(&[u8])) {
         let number = rva / PAGE;
         if let Some(page) = self.pages.borrow().get(&number) {
@@ -227,11 +330,11 @@ impl<'a> CodeImage<'a> {
                 Origin::ImageFile => self.from_file.set(true),
             }
         }
-        visit(&buffer);
         let mut pages = self.pages.borrow_mut();
         if pages.len() >= MAX_PAGES {
             pages.clear();
         }
+        visit(&buffer);
         pages.insert(number, Page { bytes: buffer.into() });
     }
 }

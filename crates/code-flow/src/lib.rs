@@ -3,16 +3,29 @@
 //! Everything reads one [`CodeImage`] (bytes with their provenance, behind a page cache) and never
 //! an engine. Bytes are hostile: every walk is bounded, polls its halt, and says what it did not see.
 
+pub mod blocks;
+pub mod callee;
+mod descent;
 pub mod image;
 pub mod imports;
 pub mod listing;
+mod no_return;
+pub mod regions;
+pub mod starts;
+pub mod symbols;
 pub mod vocabulary;
 
+pub use blocks::{Block, Blocks, Edge};
+pub use callee::{Callee, callee, decode_at};
+pub use descent::{function_at, listing};
 pub use image::{CodeImage, ImageError, Origin, PageRead, PageSource, Whole};
 pub use imports::{ImportSlot, Imports, NamedFrom};
 pub use listing::{
     EdgeKind, EntrySource, ExternalEdge, Listing, NoTables, Resolution, ResolvedTable, TableResolver,
 };
+pub use regions::{Region, Regions, Scope};
+pub use starts::KnownStarts;
+pub use symbols::{Names, NoNames};
 pub use vocabulary::{
     BytesFrom, CodeLocation, Coverage, ImageRecord, PdbRecord, Range, SectionState, Standing, Stopped,
 };
