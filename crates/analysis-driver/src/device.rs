@@ -10,7 +10,7 @@ use crate::device_types::device_type_name;
 use crate::failure::{because, unreadable};
 use crate::layout::{DeviceLayout, DriverLayout, LayoutSource, Private};
 use crate::locations::Locations;
-use crate::names::{DO_EXCLUSIVE, SECURE_OPEN, characteristics, device_flags};
+use crate::names::{DO_EXCLUSIVE, SECURE_OPEN, characteristics, device_flags, printable};
 
 /// Whose device it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -90,7 +90,7 @@ pub(crate) fn driver_ref(target: &dyn Target, address: u64, locations: &Location
     let name = target.read_unicode_string(address.wrapping_add(layout.name), width).ok();
     let start = target.read_pointer(address.wrapping_add(layout.start), width).ok();
     let module = start.and_then(|start| locations.module(start).ok().flatten().map(|m| m.name.clone()));
-    DriverRef { address: Address(address), name: name.filter(|n| !n.is_empty() && n.len() <= 1024), module }
+    DriverRef { address: Address(address), name: name.and_then(|name| printable(&name)), module }
 }
 
 /// The device object at `address`.

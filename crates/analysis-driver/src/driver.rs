@@ -10,7 +10,9 @@ use target::{Address, Code, Halt, MemoryExt as _, Result, Target, TargetExt as _
 use crate::failure::{because, unreadable};
 use crate::layout::{DeviceLayout, DriverLayout, LayoutSource};
 use crate::locations::Locations;
-use crate::names::{DEVICE_CONTROL, DRVO_INITIALIZED, INTERNAL_DEVICE_CONTROL, driver_flags, major_name};
+use crate::names::{
+    DEVICE_CONTROL, DRVO_INITIALIZED, INTERNAL_DEVICE_CONTROL, driver_flags, major_name, printable,
+};
 
 /// What a dispatch entry points at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -216,7 +218,7 @@ pub fn read_driver(
         name: target
             .read_unicode_string(address.wrapping_add(layout.name), width)
             .ok()
-            .filter(|name| !name.is_empty() && name.len() <= 1024),
+            .and_then(|name| printable(&name)),
         layout_source: layout.source,
         layout_mismatch: layout.mismatch.clone(),
         type_field_unexpected: kind != DRIVER_TYPE,

@@ -35,7 +35,11 @@ pub struct StatusValue {
 impl StatusValue {
     #[must_use]
     pub fn of(value: u32) -> Self {
-        let name = analysis_status::decode(value, analysis_status::StatusSpace::Ntstatus).names.ntstatus.into_iter().next();
+        let name = analysis_status::decode(value, analysis_status::StatusSpace::Ntstatus)
+            .names
+            .ntstatus
+            .into_iter()
+            .next();
         Self { value: Code(value), name }
     }
 }

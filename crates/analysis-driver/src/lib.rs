@@ -9,6 +9,7 @@ mod device;
 mod device_types;
 mod driver;
 mod failure;
+mod find;
 mod irp;
 mod layout;
 mod locations;
@@ -32,6 +33,7 @@ pub use driver::{
     ChainStop, DeviceChain, DispatchEntry, DispatchTable, DriverImage, DriverObject, HandlerGroup,
     HandlerKind, ObjectSource, read_driver, render_driver,
 };
+pub use find::{find_device, find_driver, find_irp};
 pub use irp::{
     IrpStack, Parameters, RequestBuffer, RequestorMode, StackLocation, StatusValue, read_irp, render_irp,
 };
@@ -44,6 +46,6 @@ pub use namespace::{Found, LinkTarget, Namespace, ObjectName, global_path, same_
 pub use sddl::{SddlError, parse_sddl};
 pub use security::{
     AbsenceKind, DeviceLink, DeviceSecurity, LinkSearch, SecurityAbsent, SecurityRequest, device_security,
-    find_device, render_security,
+    render_security,
 };
 pub use sid::{Sid, integrity_name};

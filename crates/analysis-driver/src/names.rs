@@ -92,6 +92,12 @@ pub fn minor_name(major: u8, minor: u8) -> Option<&'static str> {
     table.get(usize::from(minor)).filter(|name| !name.is_empty()).copied()
 }
 
+/// A name from the target as a line of text may carry it; `None` for none at all.
+pub(crate) fn printable(name: &str) -> Option<String> {
+    let text: String = name.chars().map(|c| if c.is_control() { '.' } else { c }).take(512).collect();
+    (!text.is_empty()).then_some(text)
+}
+
 fn bits(word: u32, table: &[(u32, &str)]) -> Vec<String> {
     table.iter().filter(|(bit, _)| word & bit != 0).map(|(_, name)| (*name).to_owned()).collect()
 }

@@ -7,9 +7,9 @@ use target::{Address, Code, Halt, Result, Target, TargetError};
 
 use crate::access::{AccessModel, access_model};
 use crate::descriptor::{DaclState, Descriptor};
-use crate::device::{DeviceObject, DriverRef, read_device};
+use crate::device::{DeviceObject, DriverRef};
+use crate::find::find_device;
 use crate::namespace::{LinkTarget, Namespace, same_path};
-use crate::operand;
 
 /// Why there is no descriptor. The two are opposite answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -97,20 +97,6 @@ pub struct SecurityRequest<'a> {
 
 const MAX_ROWS: usize = 256;
 const MAX_SESSIONS: usize = 64;
-
-/// The device an operand means, on a target with devices.
-///
-/// # Errors
-/// As [`read_device`], and what the namespace says of a path.
-pub fn find_device(target: &dyn Target, text: &str, stack: bool, halt: &Halt) -> Result<DeviceObject> {
-    let (address, found) = operand::resolve(target, text, &["\\Device", "\\GLOBAL??"], halt)?;
-    let mut device = read_device(target, address, stack, halt)?;
-    if let Some(found) = found {
-        device.path = Some(found.path);
-        device.followed_links = found.followed;
-    }
-    Ok(device)
-}
 
 /// The descriptor of a device object: a plain pointer in the device, never the object header's.
 pub(crate) fn descriptor_of(
