@@ -1,7 +1,9 @@
 """The official Python client drives every tool over stdio, once well and once badly, in both
 protocol eras; its own validator and ours check every result against the advertised schema."""
 
+import json
 import os
+import pathlib
 import signal
 
 import jsonschema
@@ -12,42 +14,19 @@ pytestmark = pytest.mark.anyio
 
 MODES = ["auto", "legacy"]
 
-# Arguments that work on the bundled user dump, and arguments that must be refused or fail.
-# `session_id` is filled in where the tool takes one.
-CALLS = {
-    "session_status": ({}, {"session_id": 7}),
-    "server_log": ({"limit": 5}, {"limit": 0}),
-    "interrupt": ({}, {"session_id": "sess-nonesuch"}),
-    "current_location": ({}, {"session_id": "sess-nonesuch"}),
-    "registers": ({"all": True}, {"all": "yes"}),
-    "read_memory": ({"address": "@rsp", "size": 32}, {"address": "0x1", "size": 16}),
-    "backtrace": ({"frames": 8}, {"frames": 0}),
-    "modules": ({"filter": "crash"}, {"filter": ""}),
-    "threads": ({}, {"limit": 0}),
-    "disassemble": ({"address": "crash!ShipOrder", "count": 4}, {"address": "@rip; .echo hi"}),
-    "set_symbol_path": ({"path": "{folder}"}, {"path": 'a"b'}),
-    "execute": ({"command": "k; r; lm; dt crash!Order"}, {"command": ".writemem c:\\x 0 1"}),
-    "exception_triage": ({}, {"frames": 1000}),
-    "decode_ioctl": ({"code": "0x222003"}, {"code": "0x1ffffffff"}),
-    "decode_error_reporting": ({"code": "0xc0000005"}, {"code": "0x1234567890"}),
-}
-# What a dump cannot serve: refused here, called well in test_wine.py, where a program runs.
-LIVE_CALLS = {
-    "launch": {"command_line": " "},
-    "attach_process": {"pid": 0},
-    "dx": {"expression": "@$cursession"},
-    "go": {},
-    "step_over": {},
-    "step_into": {},
-    "run_to_address": {"address": "@rip"},
-    "set_breakpoint": {"expression": "@rip"},
-    "breakpoints": {},
-    "clear_breakpoints": {"all": True},
-    "continue_async": {},
-    "wait_for_stop": {"execution": "exec-nonesuch"},
-    "break_in": {"execution": "exec-nonesuch"},
-}
-KERNEL_CALLS = {"crash_triage": ({}, {"analyzer": "nonesuch"})}
+# A call of every tool that works and one that must fail; what the good call needs is `on`. What a dump
+# cannot serve ("live") is refused here and called well in test_wine.py, where a program runs.
+TABLE = json.loads((pathlib.Path(__file__).resolve().parents[1] / "calls.json").read_text())
+
+
+def calls(on):
+    return {name: (row["good"], row["bad"]) for name, row in TABLE.items() if row["on"] == on}
+
+
+CALLS = calls("user")
+KERNEL_CALLS = calls("kernel")
+IMAGE_CALLS = calls("image")
+LIVE_CALLS = {name: bad for name, (_, bad) in calls("live").items()}
 
 
 def connect(binary, mode):
@@ -56,7 +35,13 @@ def connect(binary, mode):
 
 
 def fill(arguments, **values):
-    return {k: v.format(**values) if isinstance(v, str) and "{" in v else v for k, v in arguments.items()}
+    def filled(value):
+        if isinstance(value, str):
+            for name, text in values.items():
+                value = value.replace("{%s}" % name, text)
+        return value
+
+    return {key: filled(value) for key, value in arguments.items()}
 
 
 def check(tool, result):
@@ -99,7 +84,7 @@ async def call_each(client, tools, session, calls, folder):
 async def test_every_tool_once_well_and_once_badly(binary, user_dump, kernel_dump, mode):
     async with connect(binary, mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        served = {"open_dump", "end_session", *CALLS, *KERNEL_CALLS, *LIVE_CALLS}
+        served = {"open_dump", "end_session", *CALLS, *KERNEL_CALLS, *IMAGE_CALLS, *LIVE_CALLS}
         assert set(tools) == served, "a tool is served that this test does not call"
 
         bad = await client.call_tool("open_dump", {"path": user_dump + ".nonesuch"})
@@ -115,7 +100,10 @@ async def test_every_tool_once_well_and_once_badly(binary, user_dump, kernel_dum
         kernel = await open_dump(client, tools, kernel_dump)
         await call_each(client, tools, kernel, KERNEL_CALLS, "")
 
-        for session in (user, kernel):
+        image = await open_dump(client, tools, user_dump.replace("crash.dmp", "crash.exe"))
+        await call_each(client, tools, image, IMAGE_CALLS, "")
+
+        for session in (user, kernel, image):
             result = await client.call_tool("end_session", {"session_id": session})
             assert not result.is_error and check(tools["end_session"], result)["released"] is True
         again = await client.call_tool("end_session", {"session_id": user})

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use tools::Surface;
 
 /// What was asked for.
 #[derive(Debug)]
@@ -10,6 +12,8 @@ pub struct Arguments {
     pub(crate) command: Option<Command>,
     pub(crate) build: &'static str,
     engine_dir: Option<PathBuf>,
+    tools: Surface,
+    dump_dirs: Vec<PathBuf>,
 }
 
 impl Arguments {
@@ -18,10 +22,28 @@ impl Arguments {
     #[must_use]
     pub fn from_command_line(build: &'static str) -> Self {
         let matches = Line::command().version(build).get_matches();
-        match Line::from_arg_matches(&matches) {
-            Ok(line) => Self { command: line.command, build, engine_dir: line.engine_dir },
-            Err(error) => error.exit(),
+        let line = Line::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        let refuse = |kind, text: String| Line::command().error(kind, text).exit();
+        if line.command.is_some() && (line.tools.is_some() || !line.dump_dir.is_empty()) {
+            let text = "--tools and --dump-dir go with serving; of the subcommands only `tools` takes --tools, \
+                        behind it: windbg-mcp tools --tools SPEC";
+            refuse(ErrorKind::ArgumentConflict, text.to_owned());
         }
+        let tools = surface(line.tools.as_deref())
+            .unwrap_or_else(|error| refuse(ErrorKind::ValueValidation, error.to_string()));
+        Self { command: line.command, build, engine_dir: line.engine_dir, tools, dump_dirs: line.dump_dir }
+    }
+
+    /// What `--tools` chose to serve.
+    #[must_use]
+    pub fn tools(&self) -> &Surface {
+        &self.tools
+    }
+
+    /// The folders below which paths of dumps are completed.
+    #[must_use]
+    pub fn dump_dirs(&self) -> &[PathBuf] {
+        &self.dump_dirs
     }
 
     /// The folder with Microsoft's debugger DLLs, when it was named.
@@ -37,6 +59,11 @@ impl Arguments {
     }
 }
 
+/// The surface that `--tools` asks for.
+pub(crate) fn surface(spec: Option<&str>) -> Result<Surface, tools::SpecError> {
+    spec.map_or_else(|| Ok(Surface::default()), |spec| Surface::parse(spec, "--tools"))
+}
+
 /// A Windows debugger for crash dumps, on any machine.
 ///
 /// Without a subcommand it serves MCP (the Model Context Protocol) over standard input and output.
@@ -46,6 +73,13 @@ struct Line {
     /// The folder with Microsoft's debugger DLLs, for engine dbgeng [default: WINDBG_MCP_ENGINE_DIR]
     #[arg(long, global = true, value_name = "DIR")]
     engine_dir: Option<PathBuf>,
+    /// Serve only these groups and tools, with commas between; all is everything [default: all groups
+    /// but securekernel]
+    #[arg(long, value_name = "SPEC")]
+    tools: Option<String>,
+    /// A folder below which an MCP client may complete paths of dumps; may be given again
+    #[arg(long, value_name = "DIR")]
+    dump_dir: Vec<PathBuf>,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -128,6 +162,9 @@ pub(crate) struct Tools {
     /// Print the definitions as JSON: names, descriptions, schemas, annotations
     #[arg(long)]
     pub(crate) json: bool,
+    /// As a server with this --tools would list them
+    #[arg(long, value_name = "SPEC")]
+    pub(crate) tools: Option<String>,
 }
 
 #[cfg(test)]

@@ -33,9 +33,6 @@ pub(crate) async fn call(
     args: Map<String, Value>,
 ) -> Result<CallResult, CallFailure> {
     let surface = Surface::all();
-    if let Some(error) = tools::catalogue::not_served(tool, &surface) {
-        return Ok(CallResult::error(&error, &surface));
-    }
     client.call(tool, Some(args), &surface, None, CancellationToken::new()).await
 }
 

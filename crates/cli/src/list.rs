@@ -5,7 +5,7 @@ use tools::{Surface, ToolEntry};
 
 use crate::arguments::Tools;
 use crate::style::Style;
-use crate::{FAILED, OK, output};
+use crate::{FAILED, OK, USAGE, output};
 
 fn definition(entry: &ToolEntry, surface: &Surface) -> Value {
     let mut out = json!({
@@ -13,7 +13,7 @@ fn definition(entry: &ToolEntry, surface: &Surface) -> Value {
         "title": entry.title,
         "group": entry.group.name(),
         "description": entry.description(surface),
-        "inputSchema": entry.input_schema(),
+        "inputSchema": entry.input_schema_for(surface),
         "annotations": {
             "readOnlyHint": entry.hints.read_only,
             "destructiveHint": entry.hints.destructive,
@@ -65,7 +65,13 @@ fn table(surface: &Surface, style: Style) -> String {
 
 /// Runs the subcommand.
 pub(crate) fn run(asked: &Tools) -> i32 {
-    let surface = Surface::all();
+    let surface = match crate::arguments::surface(asked.tools.as_deref()) {
+        Ok(surface) => surface,
+        Err(error) => {
+            eprintln!("windbg-mcp: {error}");
+            return USAGE;
+        }
+    };
     if !asked.json {
         output::print(&table(&surface, Style::of_stdout()));
         return OK;

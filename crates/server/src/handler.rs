@@ -11,8 +11,8 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use supervisor::{CallFailure, CallResult, Client, ProgressSink};
 use tools::Surface;
 
-use crate::listing;
 use crate::progress::Notify;
+use crate::{Serving, listing};
 
 /// One client's view of the server.
 pub(crate) struct McpServer {
@@ -23,7 +23,8 @@ pub(crate) struct McpServer {
 }
 
 impl McpServer {
-    pub(crate) fn new(client: Arc<Client>, surface: Surface, version: &str) -> Self {
+    pub(crate) fn new(client: Arc<Client>, serving: Serving) -> Self {
+        let Serving { version, surface, dump_dirs: _ } = serving;
         let capabilities = ServerCapabilities::builder().enable_tools().build();
         let config = ServerConfig::new(capabilities)
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
@@ -65,9 +66,6 @@ impl ServerHandler for McpServer {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if let Some(error) = tools::catalogue::not_served(&request.name, &self.surface) {
-            return Ok(answer(CallResult::error(&error, &self.surface)).into());
-        }
         let progress = context
             .meta
             .get_progress_token()

@@ -28,6 +28,16 @@ pub enum ServeError {
     Task(#[from] tokio::task::JoinError),
 }
 
+/// What is served, and how.
+#[derive(Clone, Debug)]
+pub struct Serving {
+    /// The build, as `initialize` reports it.
+    pub version: String,
+    pub surface: Surface,
+    /// Folders below which paths of dumps are completed.
+    pub dump_dirs: Vec<std::path::PathBuf>,
+}
+
 /// Serves one client over standard input and output until it closes its end or `stop` is cancelled,
 /// then lets go of every session. Nothing but JSON-RPC lines is written to standard output.
 ///
@@ -35,28 +45,27 @@ pub enum ServeError {
 /// [`ServeError`]; sessions are let go in every case.
 pub async fn serve_stdio(
     supervisor: &Arc<Supervisor>,
-    version: &str,
+    serving: Serving,
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
     let (input, output) = stdio_pipes();
     let served =
-        serve(supervisor, version, FirstRequest::new(AsyncRwTransport::new(input, output)), stop).await;
+        serve(supervisor, serving, FirstRequest::new(AsyncRwTransport::new(input, output)), stop).await;
     supervisor.shutdown().await;
     served
 }
 
 async fn serve<T>(
     supervisor: &Arc<Supervisor>,
-    version: &str,
+    serving: Serving,
     transport: T,
     stop: CancellationToken,
 ) -> Result<(), ServeError>
 where
     T: rmcp::transport::Transport<rmcp::RoleServer> + 'static,
 {
-    let surface = Surface::all();
-    tracing::info!(version, "serving {} of 78 tools over stdio", surface.entries().count());
-    let server = McpServer::new(supervisor.client("stdio"), surface, version);
+    tracing::info!(version = serving.version, "serving over stdio: {}", serving.surface.summary());
+    let server = McpServer::new(supervisor.client("stdio"), serving);
     let running = match server.serve_with_ct(transport, stop).await {
         Ok(running) => running,
         // Leaving before saying anything is no failure, and neither is a signal.

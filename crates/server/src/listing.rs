@@ -23,7 +23,7 @@ fn row(entry: &ToolEntry, surface: &Surface) -> Tool {
         Some(hints.idempotent),
         Some(hints.open_world),
     );
-    let tool = Tool::new(entry.name, entry.description(surface), object(entry.input_schema()))
+    let tool = Tool::new(entry.name, entry.description(surface), object(&entry.input_schema_for(surface)))
         .with_title(entry.title)
         .with_annotations(annotations);
     match entry.output_schema() {

@@ -17,11 +17,15 @@ pub struct CallResult {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallFailure {
     /// JSON-RPC `-32602`.
-    #[error("unknown tool {name:?}{}", near.map(|n| format!("; did you mean {n:?}?")).unwrap_or_default())]
-    UnknownTool { name: String, near: Option<&'static str> },
+    #[error("unknown tool {name:?}{}", did_you_mean(near))]
+    UnknownTool { name: String, near: Vec<&'static str> },
     /// JSON-RPC `-32603`: no engine worker could be started at all.
     #[error("{0}")]
     NoWorker(String),
+}
+
+fn did_you_mean(near: &[&str]) -> String {
+    if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(", ")) }
 }
 
 /// Marks the error that means [`CallFailure::NoWorker`] on its way through a tool.

@@ -58,17 +58,15 @@ impl Client {
         progress: Option<Arc<dyn ProgressSink>>,
         cancel: CancellationToken,
     ) -> Result<CallResult, CallFailure> {
+        if let Some(error) = tools::catalogue::not_served(name, surface) {
+            return Ok(CallResult::error(&error, surface));
+        }
         let Some(entry) = tools::find(name) else {
             let names: Vec<&'static str> = surface.entries().map(|entry| entry.name).collect();
             let name: String = name.chars().take(64).collect();
-            let near = tools::admit::nearest(&name, &names);
+            let near = tools::admit::nearest_few(&name, &names);
             return Err(CallFailure::UnknownTool { name, near });
         };
-        if !surface.serves(name) {
-            let error =
-                ToolError::new(Category::NotServed, format!("{name} is not served here; ask the operator"));
-            return Ok(CallResult::error(&error, surface));
-        }
         let admission = match tools::admit(entry, args) {
             Ok(admission) => admission,
             Err(error) => return Ok(CallResult::error(&error, surface)),

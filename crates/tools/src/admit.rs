@@ -193,12 +193,20 @@ fn integer(value: &mut Value, schema: &Value, path: &str, problems: &mut Vec<Str
 /// The candidate closest to `word`, if one is close enough to be a slip.
 #[must_use]
 pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
-    candidates
+    nearest_few(word, candidates).first().copied()
+}
+
+/// Up to three candidates close enough to `word` for it to be a slip, the closest first.
+#[must_use]
+pub fn nearest_few<'a>(word: &str, candidates: &[&'a str]) -> Vec<&'a str> {
+    let word = word.to_ascii_lowercase();
+    let mut near: Vec<(usize, &'a str)> = candidates
         .iter()
-        .map(|candidate| (distance(&word.to_ascii_lowercase(), candidate), *candidate))
+        .map(|candidate| (distance(&word, candidate), *candidate))
         .filter(|(d, candidate)| *d <= candidate.len().max(word.len()) / 3 + 1)
-        .min_by_key(|(d, _)| *d)
-        .map(|(_, candidate)| candidate)
+        .collect();
+    near.sort_by_key(|(d, _)| *d);
+    near.into_iter().take(3).map(|(_, candidate)| candidate).collect()
 }
 
 /// Levenshtein distance over at most 64 bytes each.

@@ -70,7 +70,8 @@ pub fn narrowed(text: &str, surface: &Surface) -> String {
     let mut kept = String::new();
     let mut rest = text;
     while !rest.is_empty() {
-        let end = [". ", "; "].iter().filter_map(|mark| rest.find(mark)).min().map_or(rest.len(), |at| at + 2);
+        let end =
+            [". ", "; "].iter().filter_map(|mark| rest.find(mark)).min().map_or(rest.len(), |at| at + 2);
         let (sentence, after) = rest.split_at(end);
         if leaks(sentence, surface).is_empty() {
             kept.push_str(sentence);

@@ -15,16 +15,22 @@ pub fn quiet(name: &str) -> String {
 /// Rows in a fenced block. The last column is not padded.
 #[must_use]
 pub fn fenced<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
-    let mut widths = header.map(|h| h.chars().count());
+    columns(&header.map(ToOwned::to_owned), rows)
+}
+
+/// The same with as many columns as the header has.
+#[must_use]
+pub fn columns(header: &[String], rows: &[impl AsRef<[String]>]) -> String {
+    let mut widths: Vec<usize> = header.iter().map(|h| h.chars().count()).collect();
     for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
+        for (width, cell) in widths.iter_mut().zip(row.as_ref()) {
             *width = (*width).max(cell.chars().count());
         }
     }
     let mut out = String::from("```\n");
-    line(&mut out, &header.map(ToOwned::to_owned), &widths);
+    line(&mut out, header, &widths);
     for row in rows {
-        line(&mut out, row, &widths);
+        line(&mut out, row.as_ref(), &widths);
     }
     out.push_str("```");
     out

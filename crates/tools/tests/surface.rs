@@ -53,52 +53,46 @@ fn titles_are_unique_and_short_and_names_plain() {
     }
 }
 
+/// Spec 20 section 7 with the corrections of decision 00-5: a breakpoint can carry a command, a second
+/// break into a run changes nothing more.
 #[test]
 fn hints_are_those_of_the_table() {
-    let rows: [(Hints, &[&str]); 6] = [
-        (Hints::PURE, &["session_status", "server_log", "decode_error_reporting"]),
+    const ROWS: [(Hints, usize, &str); 6] = [
+        (Hints::PURE, 4, "session_status server_log decode_ioctl decode_error_reporting"),
         (
             Hints::READ,
-            &[
-                "current_location",
-                "registers",
-                "read_memory",
-                "backtrace",
-                "modules",
-                "threads",
-                "disassemble",
-                "crash_triage",
-                "exception_triage",
-                "breakpoints",
-                "wait_for_stop",
-            ],
+            40,
+            "current_location registers read_memory backtrace modules threads disassemble breakpoints wait_for_stop \
+             ttd_calls ttd_memory ttd_events driver_object device_object irp_stack reachable_from_dispatch \
+             driver_hazards ioctl_map xrefs_to device_security driver_surface pool_find_tag pool_chunk pool_census \
+             pool_diagnostics pool_trace_read heap_list heap_allocations heap_chunk heap_census heap_diagnostics \
+             walk_memory crash_triage exception_triage sk_modules sk_read_memory sk_symbol sk_live_wait \
+             sk_live_registers sk_live_read_memory",
         ),
-        (Hints::STATE, &["interrupt", "set_symbol_path"]),
-        (Hints::AGAIN, &["break_in"]),
-        (Hints::END, &["end_session", "clear_breakpoints"]),
+        (Hints::AGAIN, 2, "goto_position break_in"),
+        (Hints::STATE, 6, "interrupt set_symbol_path ioctl_trace step_back step_over_back reverse_go"),
+        (Hints::END, 3, "end_session clear_breakpoints index_trace"),
         (
             Hints::OPEN,
-            &[
-                "open_dump",
-                "attach_process",
-                "launch",
-                "dx",
-                "execute",
-                "go",
-                "step_over",
-                "step_into",
-                "run_to_address",
-                "set_breakpoint",
-                "continue_async",
-            ],
+            23,
+            "open_dump open_trace attach_kernel attach_kernel_local attach_process launch go step_over step_into \
+             run_to_address set_breakpoint continue_async execute dx debug_batch pool_trace record_trace \
+             open_sk_capture open_sk_live_control open_sk_kd sk_live_arm sk_live_step sk_live_continue",
         ),
     ];
-    for (hints, names) in rows {
-        for name in names {
-            assert_eq!(tools::find(name).unwrap().hints, hints, "{name}");
+    let mut all = BTreeSet::new();
+    for (hints, count, names) in ROWS {
+        assert_eq!(names.split_whitespace().count(), count);
+        for name in names.split_whitespace() {
+            assert!(all.insert(name), "{name} is there twice");
+            if let Some(entry) = tools::find(name) {
+                assert_eq!(entry.hints, hints, "{name}");
+            }
         }
     }
-    assert_eq!(rows.iter().map(|(_, names)| names.len()).sum::<usize>(), tools::all().len());
+    let product: BTreeSet<&str> =
+        tools::catalogue::CATALOGUE.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+    assert_eq!(all, product);
 }
 
 #[test]
@@ -160,33 +154,32 @@ fn arguments(value: Value) -> Option<Map<String, Value>> {
     value.as_object().cloned()
 }
 
-/// The least a tool must be given.
+/// A call of `name` that is admitted: the good one of the table all clients' tests read.
 fn least(name: &str) -> Value {
-    match name {
-        "open_dump" => json!({ "path": "x.dmp" }),
-        "read_memory" => json!({ "address": "@rip" }),
-        "set_symbol_path" => json!({ "symbol_path": "/symbols" }),
-        "execute" => json!({ "command": "k" }),
-        "decode_error_reporting" => json!({ "code": "E_FAIL" }),
-        "launch" => json!({ "command_line": "C:\\a.exe" }),
-        "dx" => json!({ "expression": "@$cursession" }),
-        "run_to_address" => json!({ "address": "nt!X" }),
-        "set_breakpoint" => json!({ "expression": "nt!X" }),
-        "clear_breakpoints" => json!({ "all": true }),
-        "wait_for_stop" | "break_in" => json!({ "execution": "exec-1" }),
-        _ => json!({}),
-    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/calls.json");
+    let table: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert!(table[name].is_object(), "tests/calls.json lacks {name}");
+    table[name]["good"].clone()
 }
 
 #[test]
-fn every_tool_takes_its_least_call_and_refuses_an_unknown_key() {
+fn every_tool_takes_its_least_call_and_refuses_an_unknown_key_with_the_nearest() {
     for entry in tools::all().iter() {
         let mut call = least(entry.name);
         assert!(admit(entry, arguments(call.clone())).is_ok(), "{}", entry.name);
         call["zz_unknown"] = json!(1);
-        let error = admit(entry, arguments(call)).err().unwrap();
+        let error = admit(entry, arguments(call.clone())).err().unwrap();
         assert_eq!(error.category, Category::InvalidArgument);
         assert!(error.message.contains("zz_unknown"), "{}", error.message);
+        let known = entry.input_schema()["properties"].as_object().unwrap();
+        for key in known.keys().filter(|key| key.len() > 3) {
+            let slip = format!("{key}x");
+            if known.contains_key(&slip) {
+                continue;
+            }
+            let error = admit(entry, arguments(json!({ slip: 1 }))).err().unwrap();
+            assert!(error.message.contains(&format!("did you mean \"{key}\"")), "{}", error.message);
+        }
     }
 }
 

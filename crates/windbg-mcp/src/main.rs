@@ -37,7 +37,12 @@ fn main() -> ExitCode {
     };
     let supervisor = supervisor::Supervisor::with_log(config, log);
     let code = if serving {
-        runtime.block_on(serve::stdio(&supervisor, env!("WINDBG_MCP_BUILD")))
+        let serving = server::Serving {
+            version: env!("WINDBG_MCP_BUILD").to_owned(),
+            surface: arguments.tools().clone(),
+            dump_dirs: arguments.dump_dirs().to_vec(),
+        };
+        runtime.block_on(serve::stdio(&supervisor, serving))
     } else {
         runtime.block_on(cli::run(arguments, &supervisor, engines::AVAILABLE))
     };

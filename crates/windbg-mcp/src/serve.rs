@@ -7,7 +7,7 @@ use supervisor::Supervisor;
 use tokio_util::sync::CancellationToken;
 
 /// Serves and answers the exit code.
-pub(crate) async fn stdio(supervisor: &Arc<Supervisor>, build: &str) -> i32 {
+pub(crate) async fn stdio(supervisor: &Arc<Supervisor>, serving: server::Serving) -> i32 {
     if std::io::stdin().is_terminal() {
         eprintln!(
             "windbg-mcp: serving MCP on standard input, for a program to talk to; Ctrl+C ends it.\n\
@@ -21,7 +21,7 @@ pub(crate) async fn stdio(supervisor: &Arc<Supervisor>, build: &str) -> i32 {
         tracing::info!("told to stop");
         stopper.cancel();
     });
-    let served = server::serve_stdio(supervisor, build, stop).await;
+    let served = server::serve_stdio(supervisor, serving, stop).await;
     waiter.abort();
     match served {
         Ok(()) => 0,

@@ -6,85 +6,41 @@ mod mcp;
 
 use std::collections::BTreeSet;
 
+use mcp::calls::{calls, good};
 use mcp::checked::Checked;
 use mcp::{Era, data, fixture};
 use serde_json::{Value, json};
 
-/// Arguments that work on the bundled user dump.
-fn good(tool: &str) -> Value {
-    match tool {
-        "open_dump" => json!({ "path": fixture("crash.dmp") }),
-        "read_memory" => json!({ "address": "@rsp", "size": 32 }),
-        "set_symbol_path" => json!({ "symbol_path": fixture("crash.pdb").parent().unwrap() }),
-        "execute" => json!({ "command": "k; r" }),
-        "decode_error_reporting" => json!({ "code": "STATUS_ACCESS_VIOLATION", "space": "ntstatus" }),
-        "decode_ioctl" => json!({ "code": "0x222003" }),
-        "registers" => json!({ "all": true }),
-        "modules" => json!({ "filter": "crash*", "refresh": true }),
-        _ => json!({}),
-    }
-}
-
-/// Whether a dump cannot serve it; `live_session.rs` calls these well, in the lab.
-fn needs_a_live_target(tool: &str) -> bool {
-    ["launch", "attach_process", "dx"].contains(&tool)
-        || tools::find(tool).is_some_and(|entry| entry.group == tools::Group::Exec)
-}
-
-/// Arguments that every admission refuses, or the engine does.
-fn bad(tool: &str) -> (Value, &'static str) {
-    match tool {
-        "open_dump" => (json!({ "path": "/nonesuch.dmp" }), "debugger"),
-        "read_memory" => (json!({ "address": "0x10" }), "debugger"),
-        "set_symbol_path" => (json!({ "symbol_path": "a\nb" }), "invalid_argument"),
-        "execute" => (json!({ "command": ".writemem x 0 1" }), "unsupported"),
-        "decode_error_reporting" => (json!({ "code": "0x1234567890" }), "invalid_argument"),
-        "decode_ioctl" => (json!({ "code": "0x1ffffffff" }), "invalid_argument"),
-        "disassemble" => (json!({ "address": "crash!NoSuchThing" }), "debugger"),
-        "backtrace" => (json!({ "thread": 4_000_000_000_u32 }), "debugger"),
-        "registers" => (json!({ "view": "sideways" }), "invalid_argument"),
-        "modules" => (json!({ "limit": 2001 }), "invalid_argument"),
-        "threads" => (json!({ "limit": 0 }), "invalid_argument"),
-        "crash_triage" => (json!({}), "unsupported"),
-        "exception_triage" => (json!({ "frames": 129 }), "invalid_argument"),
-        "server_log" => (json!({ "level": "loud" }), "invalid_argument"),
-        "session_status" => (json!({ "session_id": 7 }), "invalid_argument"),
-        "launch" => (json!({ "command_line": " " }), "invalid_argument"),
-        "attach_process" => (json!({ "pid": 0 }), "invalid_argument"),
-        "dx" => (json!({ "expression": "1;2" }), "invalid_argument"),
-        "wait_for_stop" | "break_in" => (json!({ "execution": "exec-nonesuch" }), "stale_session"),
-        "set_breakpoint" => (json!({ "expression": "@rip" }), "unsupported"),
-        "run_to_address" => (json!({ "address": "@rip" }), "unsupported"),
-        "clear_breakpoints" => (json!({ "all": false }), "invalid_argument"),
-        live if needs_a_live_target(live) => (json!({}), "unsupported"),
-        _ => (json!({ "session_id": "sess-nonesuch" }), "stale_session"),
-    }
-}
-
 #[test]
 fn every_tool_answers_well_and_badly_in_both_eras() {
+    let calls = calls();
+    let on = |what: &'static str| calls.iter().filter(move |call| call.on == what);
     for era in [Era::Handshake("2025-11-25"), Era::Stateless] {
         let mut client = Checked::start(era);
-        let names: Vec<String> = tools::all().iter().map(|entry| entry.name.to_owned()).collect();
         client.ok("open_dump", good("open_dump"));
-        let elsewhere =
-            |name: &str| ["end_session", "crash_triage"].contains(&name) || needs_a_live_target(name);
-        for name in names.iter().filter(|name| !elsewhere(name)) {
-            client.text(name, good(name));
+        for call in on("user") {
+            client.text(&call.tool, call.good.clone());
         }
         let kernel = client.ok("open_dump", json!({ "path": fixture("kernel.dmp") }));
         assert_eq!(kernel["summary"]["kernel_mode"], true);
+        for call in on("kernel") {
+            client.text(&call.tool, call.good.clone());
+        }
         let triage = client.ok("crash_triage", json!({ "session_id": kernel["session_id"] }));
         assert_eq!(triage["bug_check"]["code"], "0x000000d1");
         client.ok("end_session", json!({ "session_id": kernel["session_id"] }));
+        for call in on("image") {
+            client.ok("open_dump", json!({ "path": fixture("crash.exe") }));
+            client.text(&call.tool, call.good.clone());
+            client.ok("end_session", json!({}));
+        }
         client.ok("open_dump", good("open_dump"));
-        for name in &names {
-            let (arguments, category) = bad(name);
-            let error = client.err(name, arguments.clone());
-            assert_eq!(error["category"], category, "{name} {arguments}: {error}");
+        for call in &calls {
+            let error = client.err(&call.tool, call.bad.clone());
+            assert_eq!(error["category"], call.category.as_str(), "{} {}: {error}", call.tool, call.bad);
         }
         let opened = client.ok("session_status", json!({}))["sessions"].as_array().unwrap().len();
-        assert_eq!(opened, 3);
+        assert_eq!(opened, 2);
         for _ in 0..opened {
             assert_eq!(client.ok("end_session", json!({}))["released"], true);
         }
@@ -95,11 +51,11 @@ fn every_tool_answers_well_and_badly_in_both_eras() {
 #[test]
 fn an_unknown_key_is_refused_by_every_tool_before_any_session_is_asked() {
     let mut client = Checked::start(Era::Handshake("2025-06-18"));
-    for entry in tools::all() {
-        let mut arguments = good(entry.name);
+    for call in calls() {
+        let mut arguments = call.good.clone();
         arguments["zz_unknown"] = json!(1);
-        let error = client.err(entry.name, arguments);
-        assert_eq!(error["category"], "invalid_argument", "{}: {error}", entry.name);
+        let error = client.err(&call.tool, arguments);
+        assert_eq!(error["category"], "invalid_argument", "{}: {error}", call.tool);
         assert!(error["message"].as_str().unwrap().contains("zz_unknown"));
     }
     assert_eq!(client.ok("session_status", json!({}))["sessions"], json!([]));

@@ -1,8 +1,11 @@
 //! Tools of group `allocator`.
 
-use crate::tool::ToolEntry;
+mod walk_memory;
+mod walk_result;
+
+use crate::tool::{Group, ToolEntry};
 
 /// The group's tools in `tools/list` order.
 pub(crate) fn tools() -> Vec<ToolEntry> {
-    Vec::new()
+    vec![ToolEntry::worker::<walk_memory::WalkMemory>(Group::Allocator)]
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+pub mod calls;
 pub mod checked;
 
 const BOUND: Duration = Duration::from_secs(60);
