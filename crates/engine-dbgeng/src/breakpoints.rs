@@ -2,7 +2,7 @@
 //! never fire, or fail every later resume.
 
 use target::capability::{Access, Breakpoint, StopReason};
-use target::{Breakpoints, Halt, MemoryExt, Result, TargetError, TargetExt};
+use target::{Breakpoints, MemoryExt, Result, TargetError, TargetExt};
 use windows::Win32::System::Diagnostics::Debug::Extensions::{
     DEBUG_BREAK_EXECUTE, DEBUG_BREAK_IO, DEBUG_BREAK_READ, DEBUG_BREAK_WRITE, DEBUG_BREAKPOINT_CODE,
     DEBUG_BREAKPOINT_DATA, DEBUG_BREAKPOINT_DEFERRED, DEBUG_BREAKPOINT_ENABLED, DEBUG_BREAKPOINT_ONE_SHOT,
@@ -39,6 +39,16 @@ impl DbgEng {
         self.parameters(id).is_some_and(|p| p.BreakType == DEBUG_BREAKPOINT_DATA)
     }
 
+    /// Whether an enabled code breakpoint is at `address`.
+    pub(crate) fn is_break_point_at(&self, address: u64) -> bool {
+        let here = |p: DEBUG_BREAKPOINT_PARAMETERS| {
+            p.BreakType == DEBUG_BREAKPOINT_CODE
+                && p.Flags & DEBUG_BREAKPOINT_ENABLED != 0
+                && self.narrow(p.Offset) == address
+        };
+        self.ids().into_iter().any(|id| self.parameters(id).is_some_and(here))
+    }
+
     fn parameters(&self, id: u32) -> Option<DEBUG_BREAKPOINT_PARAMETERS> {
         let mut parameters = DEBUG_BREAKPOINT_PARAMETERS::default();
         // SAFETY: one id in, one record out.
@@ -47,7 +57,7 @@ impl DbgEng {
     }
 
     /// Whether a stop at a breakpoint is none: its condition is false, or its command went on.
-    pub(crate) fn passes_by(&self, reason: &StopReason, halt: &Halt) -> bool {
+    pub(crate) fn passes_by(&self, reason: &StopReason) -> bool {
         let (StopReason::Breakpoint { id } | StopReason::DataBreakpoint { id }) = reason else {
             return false;
         };
@@ -55,7 +65,7 @@ impl DbgEng {
         let Some(condition) = &remembered.condition else { return false };
         // A condition that cannot be evaluated stops: the caller sees why it matters.
         if self.evaluate_masm(condition).is_ok_and(|value| value == 0) {
-            return halt.stop().is_none();
+            return true;
         }
         if let Some(command) = &remembered.command {
             // SAFETY: the string lives for the call.

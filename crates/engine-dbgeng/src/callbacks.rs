@@ -1,13 +1,15 @@
 //! What the engine asks of this program.
 
+use std::sync::Arc;
+
 use windows::Win32::System::Diagnostics::Debug::EXCEPTION_RECORD64;
 use windows::Win32::System::Diagnostics::Debug::Extensions::{
-    DEBUG_EVENT_BREAKPOINT, DEBUG_EVENT_EXCEPTION, IDebugBreakpoint2, IDebugControl4,
+    DEBUG_EVENT_CREATE_THREAD, DEBUG_STATUS_BREAK, IDebugBreakpoint2, IDebugControl4,
     IDebugEventCallbacksWide, IDebugEventCallbacksWide_Impl, IDebugInputCallbacks, IDebugInputCallbacks_Impl,
 };
-use windows::core::{PCWSTR, Ref, Result, implement, w};
+use windows::core::{HRESULT, PCWSTR, Ref, Result, implement, w};
 
-use crate::watchdog::Breaker;
+use crate::inject::Injection;
 
 /// Answers every prompt with an empty line: without it a command that asks (`eb addr`, `a`) blocks
 /// for ever.
@@ -24,26 +26,24 @@ impl IDebugInputCallbacks_Impl for InputCallbacks_Impl {
     }
 }
 
-/// Tells the watchdog that the target has stopped, so that it raises no break into a stopped target.
-/// Every answer is S_OK, which is `DEBUG_STATUS_NO_CHANGE`: the filters decide about stopping.
+/// Stops the target at the creation of the thread that breaks in ([`Injection`]).
 #[implement(IDebugEventCallbacksWide)]
-pub(crate) struct EventCallbacks(pub(crate) Breaker);
+pub(crate) struct EventCallbacks(pub(crate) Arc<Injection>);
 
 impl IDebugEventCallbacksWide_Impl for EventCallbacks_Impl {
     fn GetInterestMask(&self) -> Result<u32> {
         // Not the process's end: asked for it the engine's wait fails under Wine.
-        Ok(DEBUG_EVENT_BREAKPOINT | DEBUG_EVENT_EXCEPTION)
+        Ok(DEBUG_EVENT_CREATE_THREAD)
     }
     fn Breakpoint(&self, _: Ref<IDebugBreakpoint2>) -> Result<()> {
-        self.0.hold();
         Ok(())
     }
     fn Exception(&self, _: *const EXCEPTION_RECORD64, _: u32) -> Result<()> {
-        self.0.hold();
         Ok(())
     }
-    fn CreateThread(&self, _: u64, _: u64, _: u64) -> Result<()> {
-        Ok(())
+    fn CreateThread(&self, _: u64, _: u64, start: u64) -> Result<()> {
+        // The answer is a DEBUG_STATUS; S_OK is DEBUG_STATUS_NO_CHANGE.
+        if self.0.meets(start) { Err(HRESULT(DEBUG_STATUS_BREAK.cast_signed()).into()) } else { Ok(()) }
     }
     fn ExitThread(&self, _: u32) -> Result<()> {
         Ok(())

@@ -15,6 +15,7 @@ use windows::core::{HSTRING, Interface};
 
 use crate::breakpoints::Remembered;
 use crate::callbacks::{EventCallbacks, InputCallbacks};
+use crate::cut_step::CutStep;
 use crate::exit_code::ExitCode;
 use crate::library;
 use crate::locals::Pdbs;
@@ -114,10 +115,9 @@ pub struct DbgEng {
     pub(crate) remembered: RefCell<BTreeMap<u32, Remembered>>,
     /// Why there is no target any more.
     pub(crate) gone: RefCell<Option<String>>,
-    /// A launched process that was never resumed.
-    pub(crate) first_resume: Cell<bool>,
-    /// A break was raised whose stop has not come yet.
-    pub(crate) undelivered: Cell<bool>,
+    /// Breaks that were raised whose stop has not come yet.
+    pub(crate) undelivered: Cell<u32>,
+    pub(crate) cut_step: Cell<Option<CutStep>>,
     pub(crate) released: Cell<bool>,
 }
 
@@ -151,9 +151,11 @@ impl DbgEng {
             doing: "starting the watchdog thread",
             error: error.into(),
         })?;
-        let events: IDebugEventCallbacksWide = EventCallbacks(watchdog.breaker()).into();
-        // SAFETY: the engine holds a reference of its own to the object.
-        unsafe { client.SetEventCallbacksWide(&events) }.map_err(failed("setting event callbacks"))?;
+        if let Some(injection) = watchdog.injection() {
+            let events: IDebugEventCallbacksWide = EventCallbacks(Arc::clone(injection)).into();
+            // SAFETY: the engine holds a reference of its own to the object.
+            unsafe { client.SetEventCallbacksWide(&events) }.map_err(failed("setting event callbacks"))?;
+        }
         Ok(Self {
             registers: client.cast().map_err(failed("asking for IDebugRegisters2"))?,
             spaces: client.cast().map_err(failed("asking for IDebugDataSpaces4"))?,
@@ -175,8 +177,8 @@ impl DbgEng {
             pdbs: Pdbs::default(),
             remembered: RefCell::default(),
             gone: RefCell::new(None),
-            first_resume: Cell::new(false),
-            undelivered: Cell::new(false),
+            undelivered: Cell::new(0),
+            cut_step: Cell::new(None),
             released: Cell::new(false),
         })
     }

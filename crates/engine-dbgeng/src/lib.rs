@@ -5,14 +5,18 @@
 //! `DbgEng`; a `Breaker` of it breaks in from other threads, as does the flag of a `Halt`.
 #![cfg(windows)]
 
+mod break_in;
+#[cfg(windows)]
 mod breakpoints;
 mod callbacks;
 mod command;
+mod cut_step;
 mod engine;
 mod execution;
 mod exit_code;
 mod facts;
 mod floating;
+mod inject;
 mod kernel;
 mod layout;
 mod library;

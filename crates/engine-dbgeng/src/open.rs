@@ -143,7 +143,6 @@ pub fn launch(
         engine.run_from_creation(line, halt)?;
     }
     engine.wait_for_first_stop(None, line, halt)?;
-    engine.first_resume.set(launch.initial_break == InitialBreak::Loader);
     engine.settle()?;
     on(Milestone::Opened);
     Ok(engine)
@@ -244,12 +243,9 @@ impl DbgEng {
         let not_stopped = || OpenError::NotStopped { what: what.to_owned(), seconds: FIRST_STOP.as_secs() };
         for _ in 0..1000 {
             let left = deadline.saturating_duration_since(Instant::now());
-            let (answer, _) = self.watchdog.during(
-                halt,
-                Some(left),
-                Watched::Resume { first_of_launch: pid.is_none() },
-                || wait(&self.control, u32::MAX),
-            );
+            let watched = Watched::Resume { processes: self.pids_here(), raised: None };
+            let (answer, _) =
+                self.watchdog.during(halt, Some(left), watched, || wait(&self.control, u32::MAX));
             if self.status() == DEBUG_STATUS_NO_DEBUGGEE {
                 let code = self.exited_with();
                 self.released.set(true);

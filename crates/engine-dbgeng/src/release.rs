@@ -73,6 +73,10 @@ impl DbgEng {
         outcome
     }
 
+    pub(crate) fn pids_here(&self) -> Vec<u32> {
+        self.processes_here().into_iter().map(|(_, pid)| pid).collect()
+    }
+
     /// `(engine id, system id)` of the processes in the session.
     pub(crate) fn processes_here(&self) -> Vec<(u32, u32)> {
         // SAFETY: no arguments.

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use target::capability::{Resume, RunStop, StopReason};
-use target::{ExceptionRecord, Halt, MemoryExt, Result, Run, TargetError, TargetExt};
+use target::{ExceptionRecord, Halt, Result, Run, TargetError, TargetExt};
 use windows::Win32::System::Diagnostics::Debug::Extensions::{
     DEBUG_EVENT_BREAKPOINT, DEBUG_EVENT_CREATE_PROCESS, DEBUG_EVENT_CREATE_THREAD, DEBUG_EVENT_EXCEPTION,
     DEBUG_EVENT_EXIT_PROCESS, DEBUG_EVENT_EXIT_THREAD, DEBUG_EVENT_LOAD_MODULE,
@@ -21,19 +21,20 @@ use crate::watchdog::{Cause, Watched};
 
 /// `STATUS_BREAKPOINT`, `STATUS_SINGLE_STEP` and their WoW64 twins (ntstatus.h).
 const BREAKPOINT: [u32; 2] = [0x8000_0003, 0x4000_001f];
-const SINGLE_STEP: [u32; 2] = [0x8000_0004, 0x4000_001e];
-const INT3: u8 = 0xcc;
+pub(crate) const SINGLE_STEP: [u32; 2] = [0x8000_0004, 0x4000_001e];
 /// A breakpoint whose condition is never true stops the pump this often at most before it gives up.
 const MOST_PASSES: u32 = 10_000_000;
 
 /// What the run started from.
 pub(crate) struct Before {
     /// `(engine id, system id)` of every thread.
-    threads: Vec<(u32, u32)>,
+    pub(crate) threads: Vec<(u32, u32)>,
     /// Engine id of the current one.
-    current: Option<u32>,
+    pub(crate) current: Option<u32>,
+    /// Where that one was.
+    pub(crate) ip: Option<u64>,
     /// Engine ids of the processes.
-    processes: Vec<u32>,
+    pub(crate) processes: Vec<u32>,
 }
 
 /// The event the engine stopped on.
@@ -41,7 +42,7 @@ pub(crate) struct Event {
     pub(crate) kind: u32,
     /// Engine ids of its thread and process.
     pub(crate) thread: u32,
-    process: u32,
+    pub(crate) process: u32,
     pub(crate) detail: Detail,
 }
 
@@ -105,7 +106,9 @@ impl DbgEng {
         // SAFETY: no arguments.
         let current = unsafe { self.system.GetCurrentThreadId() }.ok();
         let processes = self.processes_here().into_iter().map(|(id, _)| id).collect();
-        Before { threads: self.thread_ids().unwrap_or_default(), current, processes }
+        // SAFETY: no arguments.
+        let ip = unsafe { self.registers.GetInstructionOffset() }.ok().map(|ip| self.narrow(ip));
+        Before { threads: self.thread_ids().unwrap_or_default(), current, ip, processes }
     }
 
     /// Pumps a target that was set going until it stops, the bound passes or the halt stops it.
@@ -114,15 +117,13 @@ impl DbgEng {
         let stepping = matches!(status, DEBUG_STATUS_STEP_INTO | DEBUG_STATUS_STEP_OVER);
         let deadline = Instant::now().checked_add(bound);
         let mut cause = None;
-        let mut leftover = self.undelivered.replace(false);
         for _ in 0..MOST_PASSES {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            let first = self.first_resume.replace(false);
+            let earlier = cause;
+            let watched = Watched::Resume { processes: self.pids_here(), raised: earlier };
             let (answer, raised) =
-                self.watchdog.during(halt, left, Watched::Resume { first_of_launch: first }, || {
-                    wait(&self.control, u32::MAX)
-                });
-            cause = raised.or(cause);
+                self.watchdog.during(halt, left, watched, || wait(&self.control, u32::MAX));
+            cause = raised;
             self.forget();
             if self.status() == DEBUG_STATUS_NO_DEBUGGEE {
                 return Ok(self.ended(cause));
@@ -132,17 +133,20 @@ impl DbgEng {
                 self.sync_selection();
                 return Err(self.did_not_move(answer));
             }
-            let mut stop = self.stop(before, stepping, leftover);
-            if cause.is_none() && leftover && stop.reason == StopReason::BreakIn {
-                // The stop of a break an earlier run no longer needed.
+            let mut stop = self.stop(before, stepping);
+            let outstanding = self.count_break(&stop.reason, earlier.is_none() && raised.is_some());
+            if cause.is_none() && outstanding {
                 tracing::debug!("resumed past a break that an earlier run had asked for");
-                leftover = false;
                 self.leave_break_thread(before);
                 self.set_status(status)?;
                 continue;
             }
+            if let Some(on) = self.after_cut_step(before, status, stepping) {
+                self.set_status(on)?;
+                continue;
+            }
             // Going on from inside a call would lose the step: `control` takes a step past a condition.
-            if cause.is_none() && !stepping && self.passes_by(&stop.reason, halt) {
+            if !stepping && self.passes_by(&stop.reason) {
                 self.set_status(DEBUG_STATUS_GO)?;
                 continue;
             }
@@ -150,10 +154,27 @@ impl DbgEng {
                 // A breakpoint's own command ended with `gc`.
                 continue;
             }
+            self.remember_cut_step(before, stepping);
             self.settle_stop(&mut stop, before, cause);
             return Ok(stop);
         }
         Err(TargetError::failed("the target stopped at a conditional breakpoint too often"))
+    }
+
+    /// Keeps count of the breaks that `SetInterrupt` was called for and whose stop has not come: it may
+    /// come in the next run or in the one after that. Whether this stop is one of those.
+    fn count_break(&self, reason: &StopReason, raised: bool) -> bool {
+        if self.watchdog.injection().is_some() {
+            // A late one stops nothing.
+            return false;
+        }
+        let outstanding = self.undelivered.get();
+        match (reason == &StopReason::BreakIn, raised) {
+            (true, false) => self.undelivered.set(outstanding.saturating_sub(1)),
+            (false, true) => self.undelivered.set(outstanding.saturating_add(1)),
+            _ => {}
+        }
+        reason == &StopReason::BreakIn && !raised && outstanding > 0
     }
 
     pub(crate) fn go_status(&self) -> u32 {
@@ -200,11 +221,14 @@ impl DbgEng {
         }
     }
 
-    fn stop(&self, before: &Before, stepping: bool, leftover: bool) -> RunStop {
+    fn stop(&self, before: &Before, stepping: bool) -> RunStop {
         let event = self.last_event();
-        let reason = event
-            .as_ref()
-            .map_or(StopReason::Unknown, |event| self.reason(event, before, stepping, leftover));
+        let injected = self.watchdog.injection().is_some_and(|injection| injection.take_hit());
+        let reason = match &event {
+            Some(event) if injected && event.kind == DEBUG_EVENT_CREATE_THREAD => StopReason::BreakIn,
+            Some(event) => self.reason(event, before, stepping),
+            None => StopReason::Unknown,
+        };
         let break_thread = match (&reason, &event) {
             (StopReason::BreakIn, Some(event)) => self
                 .thread_ids()
@@ -224,7 +248,7 @@ impl DbgEng {
         }
     }
 
-    fn reason(&self, event: &Event, before: &Before, stepping: bool, leftover: bool) -> StopReason {
+    fn reason(&self, event: &Event, before: &Before, stepping: bool) -> StopReason {
         match (&event.detail, event.kind) {
             (Detail::Breakpoint(id), _) => {
                 if self.is_data_breakpoint(*id) {
@@ -237,8 +261,7 @@ impl DbgEng {
                 if SINGLE_STEP.contains(&record.code) && stepping {
                     return StopReason::Step;
                 }
-                if BREAKPOINT.contains(&record.code) && self.is_break_thread(event, record, before, leftover)
-                {
+                if BREAKPOINT.contains(&record.code) && self.is_break_in(event, record, before) {
                     return StopReason::BreakIn;
                 }
                 StopReason::Exception { record: record.clone(), first_chance: *first_chance }
@@ -256,38 +279,6 @@ impl DbgEng {
         }
     }
 
-    /// A thread that was not there before and stands in `ntdll!DbgBreakPoint` was injected.
-    fn is_break_thread(
-        &self,
-        event: &Event,
-        record: &ExceptionRecord,
-        before: &Before,
-        leftover: bool,
-    ) -> bool {
-        // The engine gives an ended thread's id to the next one, so both ids count.
-        let now = self.thread_ids().unwrap_or_default();
-        let thread = now.iter().find(|(id, _)| *id == event.thread);
-        let old = thread.is_none_or(|thread| before.threads.contains(thread));
-        // A new process's own first stop looks the same.
-        // That of a break which an earlier run no longer needed may have been there already.
-        if (old && !leftover) || !before.processes.contains(&event.process) {
-            return false;
-        }
-        let at = self.read_symbol_at(record.address).ok().flatten();
-        at.is_some_and(|hit| hit.displacement <= 1 && hit.name.eq_ignore_ascii_case("DbgBreakPoint"))
-            || self
-                .export_address("ntdll", "DbgBreakPoint")
-                .is_some_and(|a| record.address.wrapping_sub(a) <= 1)
-    }
-
-    fn export_address(&self, module: &str, name: &str) -> Option<u64> {
-        let module = self.module_named(module).ok().flatten()?;
-        let image = pe::MappedImage::new(self, module.base);
-        let header = pe::Pe::parse(&image).ok()?;
-        let export = header.exports(&image).into_iter().find(|e| e.name.as_deref() == Some(name))?;
-        module.base.checked_add(u64::from(export.rva()?))
-    }
-
     /// Whose position it is, and by whom it was stopped.
     fn settle_stop(&self, stop: &mut RunStop, before: &Before, cause: Option<Cause>) {
         let injected = stop.reason == StopReason::BreakIn;
@@ -297,39 +288,11 @@ impl DbgEng {
         match cause {
             Some(Cause::Bound | Cause::Deadline) if injected => stop.timed_out = true,
             Some(Cause::Request) if injected => stop.interrupted = true,
-            Some(_) => self.undelivered.set(true),
-            None => {}
+            _ => {}
         }
         self.watchdog.drain();
         self.sync_selection();
         stop.output = Collected::take(&self.output);
-    }
-
-    /// Makes the thread current again that was before the run, if it still is there.
-    pub(crate) fn leave_break_thread(&self, before: &Before) {
-        self.step_past_break();
-        let now = self.thread_ids().unwrap_or_default();
-        let still_there =
-            |current: &u32| before.threads.iter().any(|thread| thread.0 == *current && now.contains(thread));
-        if let Some(current) = before.current.filter(still_there) {
-            // SAFETY: integers only.
-            let _ = unsafe { self.system.SetCurrentThreadId(current) };
-        }
-    }
-
-    /// The engine steps off a break instruction on the current thread only; with another one made
-    /// current the injected thread would run into it again.
-    fn step_past_break(&self) {
-        // SAFETY: no arguments.
-        let Ok(ip) = (unsafe { self.registers.GetInstructionOffset() }) else { return };
-        if self.read_u8(self.narrow(ip)) != Ok(INT3) {
-            return;
-        }
-        let past = self.narrow(ip).wrapping_add(1);
-        let set = |name| target::Write::set_register(self, name, past);
-        if let Err(error) = set("rip").or_else(|_| set("eip")) {
-            tracing::warn!("the break-in thread stays at its break instruction: {error}");
-        }
     }
 
     pub(crate) fn exception_record(

@@ -1,6 +1,7 @@
 //! The only thread besides the engine's that calls into DbgEng, and only to raise a break: it turns
 //! a [`Halt`] or a run's bound into `SetInterrupt`, and parks while nothing is running.
 
+use std::cell::Cell;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -9,33 +10,27 @@ use target::{Halt, Stop};
 use windows::Win32::System::Diagnostics::Debug::Extensions::{DEBUG_INTERRUPT_ACTIVE, IDebugControl4};
 use windows::core::{HRESULT, Interface};
 
+use crate::inject::Injection;
+
 /// How often a halt flag, which nobody signals, is looked at while something runs.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A break that arrives while the engine steps off a breakpoint, as it does at the start of a resume,
-/// kills the process under Wine: so none is raised earlier than this. The first resume of a launch
-/// takes longest (spec 10 section 9.4).
-const HOLD: Duration = Duration::from_millis(20);
-const FIRST_HOLD: Duration = Duration::from_millis(50);
+/// A break by thread ([`Injection`]) that has not stopped the target by then is followed by
+/// `SetInterrupt`: the engine may be busy with a breakpoint's own command.
+const ESCALATE: Duration = Duration::from_secs(5);
 
 /// Which engine call is watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Watched {
     /// One that does not let the target move.
     Call,
+    /// One that does.
     Resume {
-        first_of_launch: bool,
+        /// System ids of the processes that move.
+        processes: Vec<u32>,
+        /// The break that was raised before and whose stop has not come.
+        raised: Option<Cause>,
     },
-}
-
-impl Watched {
-    fn hold(self) -> Option<Duration> {
-        match self {
-            Self::Call => None,
-            Self::Resume { first_of_launch: true } => Some(FIRST_HOLD),
-            Self::Resume { first_of_launch: false } => Some(HOLD),
-        }
-    }
 }
 
 /// Who filed a break.
@@ -53,14 +48,18 @@ pub(crate) enum Cause {
 struct Armed {
     halt: Halt,
     bound: Option<Instant>,
-    not_before: Option<Instant>,
+    watched: Watched,
     requested: bool,
     raised: Option<Cause>,
+    /// When a break by thread is given up on.
+    escalate: Option<Instant>,
+    /// Tells this call from the next.
+    serial: u64,
 }
 
 impl Armed {
     fn due(&self, now: Instant) -> Option<Cause> {
-        if self.raised.is_some() || self.not_before.is_some_and(|at| now < at) {
+        if self.raised.is_some() {
             return None;
         }
         match self.halt.stop() {
@@ -76,7 +75,8 @@ impl Armed {
 
     fn sleep(&self, now: Instant) -> Duration {
         if self.raised.is_some() {
-            return Duration::from_secs(3600);
+            let until = self.escalate.map(|at| at.saturating_duration_since(now));
+            return until.unwrap_or(Duration::from_secs(3600)).max(Duration::from_millis(1));
         }
         let until_bound = self.bound.map_or(LOOK, |at| at.saturating_duration_since(now));
         until_bound.min(LOOK).max(Duration::from_millis(1))
@@ -130,38 +130,36 @@ impl Breaker {
     }
 }
 
-impl Breaker {
-    /// The target has just stopped, or is about to go on: no break for a moment.
-    pub(crate) fn hold(&self) {
-        if let Some(armed) = &mut self.0.lock().armed {
-            let until = Instant::now() + HOLD;
-            armed.not_before = Some(armed.not_before.map_or(until, |at| at.max(until)));
-        }
-    }
-}
-
 /// One per engine.
 pub(crate) struct Watchdog {
     shared: Arc<Shared>,
     control: IDebugControl4,
+    injection: Option<Arc<Injection>>,
+    serial: Cell<u64>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watchdog {
     pub(crate) fn start(control: &IDebugControl4) -> std::io::Result<Self> {
         let shared = Arc::<Shared>::default();
-        let (watched, raiser) = (Arc::clone(&shared), Raiser(control.clone()));
+        let injection = Injection::where_needed();
+        let (watched, raiser, by_thread) = (Arc::clone(&shared), Raiser(control.clone()), injection.clone());
         let thread = std::thread::Builder::new()
             .name("dbgeng-watchdog".to_owned())
-            .spawn(move || watch(&watched, &raiser))?;
-        Ok(Self { shared, control: control.clone(), thread: Some(thread) })
+            .spawn(move || watch(&watched, &raiser, by_thread.as_deref()))?;
+        Ok(Self { shared, control: control.clone(), injection, serial: Cell::new(0), thread: Some(thread) })
+    }
+
+    /// How running processes are broken into where `SetInterrupt` is no good.
+    pub(crate) fn injection(&self) -> Option<&Arc<Injection>> {
+        self.injection.as_ref()
     }
 
     pub(crate) fn breaker(&self) -> Breaker {
         Breaker(Arc::clone(&self.shared))
     }
 
-    /// Watches one engine call.
+    /// Watches one engine call. What raised a break, if anything did.
     pub(crate) fn during<T>(
         &self,
         halt: &Halt,
@@ -170,16 +168,30 @@ impl Watchdog {
         call: impl FnOnce() -> T,
     ) -> (T, Option<Cause>) {
         let now = Instant::now();
+        let raised = match watched {
+            Watched::Resume { raised, .. } => raised,
+            Watched::Call => None,
+        };
+        let serial = self.serial.get().wrapping_add(1);
+        self.serial.set(serial);
         self.shared.lock().armed = Some(Armed {
             halt: halt.clone(),
             bound: bound.and_then(|b| now.checked_add(b)),
-            not_before: watched.hold().map(|hold| now + hold),
+            watched,
             requested: false,
-            raised: None,
+            raised,
+            escalate: None,
+            serial,
         });
+        if let Some(injection) = self.injection.as_ref().filter(|_| raised.is_some()) {
+            injection.want(true);
+        }
         self.shared.changed.notify_all();
         let result = call();
         let raised = self.shared.lock().armed.take().and_then(|armed| armed.raised);
+        if let Some(injection) = &self.injection {
+            injection.want(false);
+        }
         (result, raised)
     }
 
@@ -210,23 +222,54 @@ impl Drop for Watchdog {
     }
 }
 
-fn watch(shared: &Shared, raiser: &Raiser) {
+fn watch(shared: &Shared, raiser: &Raiser, injection: Option<&Injection>) {
     let mut state = shared.lock();
     while !state.ended {
         let now = Instant::now();
-        state = match &mut state.armed {
-            None => shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-            Some(armed) => {
-                if let Some(cause) = armed.due(now) {
-                    // Under the lock: the operation cannot end in between, so the break cannot reach
-                    // the next one.
-                    if raiser.raise() {
-                        armed.raised = Some(cause);
-                    }
-                }
-                let sleep = armed.sleep(now);
-                shared.changed.wait_timeout(state, sleep).unwrap_or_else(PoisonError::into_inner).0
-            }
+        let Some(armed) = &mut state.armed else {
+            state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            continue;
         };
+        if armed.escalate.is_some_and(|at| now >= at) {
+            armed.escalate = None;
+            raiser.raise();
+        }
+        if let Some(cause) = armed.due(now) {
+            match (injection, &armed.watched) {
+                (Some(injection), Watched::Resume { processes, .. }) => {
+                    let processes = processes.clone();
+                    armed.raised = Some(cause);
+                    armed.escalate = Some(now + ESCALATE);
+                    state = by_thread(shared, state, raiser, injection, &processes);
+                    continue;
+                }
+                // Under the lock: the operation cannot end in between, so the break cannot reach the
+                // next one.
+                _ if raiser.raise() => armed.raised = Some(cause),
+                _ => {}
+            }
+        }
+        let sleep = armed.sleep(now);
+        state = shared.changed.wait_timeout(state, sleep).unwrap_or_else(PoisonError::into_inner).0;
     }
+}
+
+/// Not under the lock, because it may wait for the target, and the engine's thread may have to resume
+/// that first. A break that comes too late for its operation this way stops nothing.
+fn by_thread<'a>(
+    shared: &'a Shared,
+    state: MutexGuard<'a, State>,
+    raiser: &Raiser,
+    injection: &Injection,
+    processes: &[u32],
+) -> MutexGuard<'a, State> {
+    injection.want(true);
+    let serial = state.armed.as_ref().map(|armed| armed.serial);
+    drop(state);
+    let made = processes.iter().any(|&pid| injection.into_process(pid));
+    let state = shared.lock();
+    if !made && state.armed.as_ref().map(|armed| armed.serial) == serial {
+        raiser.raise();
+    }
+    state
 }
