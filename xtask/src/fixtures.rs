@@ -62,7 +62,7 @@ pub(crate) fn rebuild(check: bool, engine: Option<&Path>) -> Result<()> {
 }
 
 fn images(work: &Path) -> Result<()> {
-    for name in ["crash", "nt", "faultdrv"] {
+    for name in ["crash", "nt", "nt_objects", "faultdrv"] {
         let (source, object) = (format!("{name}.c"), format!("{name}.obj"));
         process::run(
             Command::new("clang").current_dir(work).args(COMPILE).args(["-c", &source, "-o", &object]),
@@ -80,7 +80,7 @@ fn images(work: &Path) -> Result<()> {
     link(work, "crash", "exe", &["/subsystem:console", "/entry:Main"], &["crash.obj", "kernel32.lib"])?;
     let mut options = kernel.to_vec();
     options.extend(["/entry:KiSystemStartup", "/base:0x140000000", "/implib:nt.lib"]);
-    link(work, "ntkrnlmp", "exe", &options, &["nt.obj"])?;
+    link(work, "ntkrnlmp", "exe", &options, &["nt.obj", "nt_objects.obj"])?;
     let mut options = kernel.to_vec();
     options.push("/entry:DriverEntry");
     link(work, "faultdrv", "sys", &options, &["faultdrv.obj", "nt.lib"])

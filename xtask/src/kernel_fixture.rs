@@ -16,9 +16,9 @@ const DRIVER_BASE: u64 = 0xffff_f803_4000_0000;
 const TRAP_ERROR_CODE: u64 = 0x160;
 
 /// An image and its symbols.
-struct Module {
-    image: Image,
-    base: u64,
+pub(crate) struct Module {
+    pub(crate) image: Image,
+    pub(crate) base: u64,
     pdb: PdbFile,
 }
 
@@ -39,7 +39,7 @@ impl Module {
         Ok(self.image.x64_facts(rva).unwrap_or(leaf))
     }
 
-    fn rva(&self, symbol: &str) -> Result<u32> {
+    pub(crate) fn rva(&self, symbol: &str) -> Result<u32> {
         let hit =
             self.pdb.by_name(symbol)?.into_iter().next().with_context(|| format!("no symbol {symbol}"))?;
         Ok(u32::try_from(hit.rva)?)
@@ -86,6 +86,7 @@ pub(crate) fn build(work: &Path) -> Result<Vec<u8>> {
     let waiting = [kernel.caller("PspSystemThreadStartup")?];
     let system = forge.system_process();
     forge.add_thread(system, 0x2c, ThreadState::Waiting { reason: 7 }, &waiting);
+    crate::object_fixture::build(&mut forge, &kernel, &driver)?;
     Ok(forge.dump(DumpType::BitmapKernel)?)
 }
 

@@ -7,6 +7,7 @@ mod fixtures;
 mod kernel_fixture;
 mod lab;
 mod live;
+mod object_fixture;
 mod prerequisite;
 mod process;
 mod suite;
