@@ -8,6 +8,7 @@ mod calls;
 mod disassemble;
 mod operand;
 pub mod record;
+mod scan;
 mod x86;
 
 pub use arm64::{Addressing, Arm64, Extend, MemoryInstruction, decode as decode_arm64};
@@ -15,6 +16,7 @@ pub use calls::{StackMotion, is_call_before, stack_motion};
 pub use disassemble::{disassemble, disassemble_before, disassemble_memory};
 pub use operand::{MemoryAccess, MemoryOperand, is_canonical, memory_operands};
 pub use record::{Decoded, Recorder, record};
+pub use scan::{Mention, Scanned, scan};
 
 use target::{Instruction, Machine};
 

@@ -13,8 +13,11 @@ use std::fmt;
 
 use target::Machine;
 
+pub(crate) use arm64::transfer as arm64_transfer;
 pub use privilege::Privilege;
+pub(crate) use privilege::{of_arm64 as arm64_privilege, of_x86 as x86_privilege};
 pub use register::{Family, Register, pointer_bits};
+pub(crate) use x86::transfer as x86_transfer;
 
 /// Where control goes after an instruction. Direct targets are addresses; `None` is indirect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

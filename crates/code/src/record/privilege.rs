@@ -18,7 +18,7 @@ pub enum Privilege {
 /// Whether an instruction is privileged comes from its encoding's own property (iced's
 /// `is_privileged`: every CPL 0 and IOPL instruction; `vmcall` and its like from user mode too);
 /// only the kind is told by name, with `Other` for the rest.
-pub(super) fn of_x86(instruction: &Instruction) -> Option<Privilege> {
+pub(crate) fn of_x86(instruction: &Instruction) -> Option<Privilege> {
     let mnemonic = instruction.mnemonic();
     if !instruction.is_privileged() {
         return matches!(mnemonic, Mnemonic::Vmcall | Mnemonic::Vmmcall | Mnemonic::Vmfunc)
@@ -81,7 +81,7 @@ fn moves_system_register(instruction: &Instruction) -> bool {
 /// ARM64 words that need EL1 or higher: accesses of system registers above EL0 (op1 other than 3;
 /// op0 2 are the debug registers), PSTATE fields, maintenance below EL1, `eret`, `hvc`, `smc`.
 /// DDI 0487, C5.1 and C4.1.
-pub(super) fn of_arm64(word: u32) -> Option<Privilege> {
+pub(crate) fn of_arm64(word: u32) -> Option<Privilege> {
     let bits = |high: u32, low: u32| word >> low & (u32::MAX >> (31 - (high - low)));
     if word == 0xd69f_03e0 || word & 0xffff_fbff == 0xd69f_0bff || word == 0xd6bf_03e0 {
         return Some(Privilege::Other); // eret, eretaa, eretab, drps
