@@ -2,7 +2,8 @@
 //!
 //! A [`Session`] keeps what one command leaves for the next: the context `.cxr` set, the frame, where
 //! `d` and `u` go on. Output is laid out as WinDbg lays it out, so that eyes and scripts trained on
-//! it find their way. Nothing here changes the target; what could is refused by name.
+//! it find their way. [`Session::execute`] changes nothing and refuses by name what would;
+//! [`Session::drive`] also changes a live target.
 
 mod address;
 mod arithmetic;
@@ -16,6 +17,7 @@ mod format_value;
 mod instruction;
 mod kernel;
 mod line;
+mod live;
 mod locals;
 mod modules;
 mod names;
@@ -30,6 +32,7 @@ mod system;
 mod threads;
 mod types;
 
+pub use live::Live;
 pub use notation::{Notation, place_text};
 pub use registers::{flags_text, registers_text};
 pub use session::Session;

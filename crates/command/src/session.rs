@@ -9,7 +9,7 @@ use crate::line;
 use crate::run::Run;
 
 /// Commands on one line.
-const COMMANDS_LIMIT: usize = 256;
+pub(crate) const COMMANDS_LIMIT: usize = 256;
 
 /// The state of one command session over one target. Owned by the caller; a new target needs a new
 /// session.
@@ -86,7 +86,7 @@ pub(crate) fn is_stop(error: &TargetError) -> bool {
 }
 
 /// Puts what was printed before an error into its message, so that it is not lost.
-fn with_output(error: TargetError, text: &str) -> TargetError {
+pub(crate) fn with_output(error: TargetError, text: &str) -> TargetError {
     const KEPT: usize = 4096;
     if text.trim().is_empty() {
         return error;

@@ -116,6 +116,7 @@ pub(crate) fn finish(
     if tool.raw {
         return Ok(CallResult { structured: None, text, is_error: false });
     }
+    let is_error = tool.is_error(&data);
     let mut structured = with_status(data).ok_or_else(|| {
         ToolError::new(Category::Internal, format!("{} answered no object; please report it", tool.name))
     })?;
@@ -131,7 +132,7 @@ pub(crate) fn finish(
     if bytes > bound {
         return Err(too_large(tool, bytes, bound));
     }
-    Ok(CallResult { structured: Some(structured), text, is_error: false })
+    Ok(CallResult { structured: Some(structured), text, is_error })
 }
 
 fn serialised_len(value: &Value) -> usize {

@@ -1,8 +1,12 @@
 //! Tools of group `batch`.
 
-use crate::tool::ToolEntry;
+mod debug_batch;
+mod derived;
+mod over_job;
+
+use crate::tool::{Group, ToolEntry};
 
 /// The group's tools in `tools/list` order.
 pub(crate) fn tools() -> Vec<ToolEntry> {
-    Vec::new()
+    vec![ToolEntry::worker::<debug_batch::DebugBatch>(Group::Batch)]
 }
