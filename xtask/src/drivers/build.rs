@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use super::imports::{self, Linker};
 use super::source::{self, Source, Variant};
 use crate::process::{self, output, root};
 
@@ -13,16 +14,13 @@ use crate::process::{self, output, root};
 const CLANG: &str = "14.0.6";
 const GCC: &str = "12";
 
-const GCC_OPTIONS: [&str; 12] = [
+const GCC_OPTIONS: [&str; 6] =
+    ["-ffreestanding", "-fno-ident", "-fno-stack-protector", "-fcf-protection=none", "-Wall", "-Werror"];
+
+const GCC_LINK: [&str; 6] = [
     "-nostdlib",
     "-shared",
     "-s",
-    "-ffreestanding",
-    "-fno-ident",
-    "-fno-stack-protector",
-    "-fcf-protection=none",
-    "-Wall",
-    "-Werror",
     "-Wl,--subsystem,native",
     "-Wl,--exclude-all-symbols",
     "-Wl,--no-insert-timestamp",
@@ -68,7 +66,6 @@ fn build(sources: &[Source], work: &Path) -> Result<Vec<Built>> {
         let path = entry?.path();
         std::fs::copy(&path, build.join(path.file_name().context("a source has a name")?))?;
     }
-    super::imports::libraries(&build)?;
     let mut files = Vec::new();
     for source in sources {
         for &variant in &source.variants {
@@ -90,42 +87,58 @@ fn build(sources: &[Source], work: &Path) -> Result<Vec<Built>> {
 
 fn one(source: &Source, variant: Variant, build: &Path, folder: &Path) -> Result<()> {
     let out = folder.join(format!("{}.sys", source.id));
-    let name = source.path.file_name().and_then(|n| n.to_str()).context("a source has a name")?;
-    let gcc = |compiler: &str, level: &str, entry: &str, library: &str| {
-        quiet(
-            Command::new(compiler)
-                .current_dir(build)
-                .args(GCC_OPTIONS)
-                .args([level, &format!("-Wl,-e,{entry}"), "-o"])
-                .arg(&out)
-                .args([name, library]),
-        )
-    };
-    let clang = |target: &str, machine: &str| {
-        let object = format!("{}-{machine}.obj", source.id);
-        let target = format!("--target={target}-pc-windows-msvc");
-        compile(build, &target, name, &object)?;
-        let mut objects = vec![object];
-        if name.ends_with(".s") {
-            let frame = format!("{}-frame.c", source.id);
-            let text = format!("#define NAME \"{}\"\n#include \"frame.h\"\n", source.id.to_uppercase());
-            std::fs::write(build.join(&frame), text)?;
-            objects.push(format!("{}-frame.obj", source.id));
-            compile(build, &target, &frame, &objects[1])?;
-        }
-        objects.push(format!("{machine}.lib"));
-        link(source, &objects, build, &out)
-    };
+    let gcc =
+        |machine, compiler, level, entry| with_gcc(source, machine, compiler, level, entry, build, &out);
+    let clang = |machine, target| with_clang(source, machine, target, build, &out);
     match variant {
-        Variant::X64GccO0 => gcc("x86_64-w64-mingw32-gcc", "-O0", "DriverEntry", "libx64.a"),
-        Variant::X64GccO2 => gcc("x86_64-w64-mingw32-gcc", "-O2", "DriverEntry", "libx64.a"),
-        Variant::X64GccOs => gcc("x86_64-w64-mingw32-gcc", "-Os", "DriverEntry", "libx64.a"),
-        Variant::X86Gcc => gcc("i686-w64-mingw32-gcc", "-O2", "_DriverEntry@8", "libx86.a"),
-        Variant::X64Clang => clang("x86_64", "x64"),
-        Variant::X86Clang => clang("i686", "x86"),
-        Variant::Arm64Clang => clang("aarch64", "arm64"),
+        Variant::X64GccO0 => gcc("x64", "x86_64-w64-mingw32-gcc", "-O0", "DriverEntry"),
+        Variant::X64GccO2 => gcc("x64", "x86_64-w64-mingw32-gcc", "-O2", "DriverEntry"),
+        Variant::X64GccOs => gcc("x64", "x86_64-w64-mingw32-gcc", "-Os", "DriverEntry"),
+        Variant::X86Gcc => gcc("x86", "i686-w64-mingw32-gcc", "-O2", "_DriverEntry@8"),
+        Variant::X64Clang => clang("x64", "x86_64"),
+        Variant::X86Clang => clang("x86", "i686"),
+        Variant::Arm64Clang => clang("arm64", "aarch64"),
     }
     .with_context(|| format!("{} as {}", source.path.display(), variant.name()))
+}
+
+fn with_gcc(
+    source: &Source,
+    machine: &str,
+    compiler: &str,
+    level: &str,
+    entry: &str,
+    build: &Path,
+    out: &Path,
+) -> Result<()> {
+    let object = format!("{}-{machine}{level}.obj", source.id);
+    let compiler = || {
+        let mut command = Command::new(compiler);
+        command.current_dir(build);
+        command
+    };
+    quiet(compiler().args(GCC_OPTIONS).args([level, "-c", "-o", &object]).arg(source.file()?))?;
+    let libraries = imports::libraries(build, machine, Linker::Gnu, std::slice::from_ref(&object))?;
+    let mut link = compiler();
+    link.args(GCC_LINK).arg(format!("-Wl,-e,{entry}")).arg("-o").arg(out).arg(&object).args(libraries);
+    quiet(&mut link)
+}
+
+fn with_clang(source: &Source, machine: &str, target: &str, build: &Path, out: &Path) -> Result<()> {
+    let target = format!("--target={target}-pc-windows-msvc");
+    let mut objects = vec![format!("{}-{machine}.obj", source.id)];
+    let name = source.file()?;
+    compile(build, &target, name, &objects[0])?;
+    if name.ends_with(".s") {
+        let frame = format!("{}-frame.c", source.id);
+        let text = format!("#define NAME \"{}\"\n#include \"frame.h\"\n", source.id.to_uppercase());
+        std::fs::write(build.join(&frame), text)?;
+        objects.push(format!("{}-frame.obj", source.id));
+        compile(build, &target, &frame, &objects[1])?;
+    }
+    let libraries = imports::libraries(build, machine, Linker::Lld, &objects)?;
+    objects.extend(libraries);
+    link(source, &objects, build, out)
 }
 
 /// One object file; assembly takes no options of the C compiler.

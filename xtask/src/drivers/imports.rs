@@ -1,6 +1,7 @@
 //! Import libraries from `kernel.imports`: one for each linker and machine. mingw's own lack some of the
 //! routines, and lld takes none of mingw's.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
@@ -8,6 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use super::build::quiet;
+use crate::process::output;
 
 /// One imported routine.
 struct Import<'a> {
@@ -36,44 +38,84 @@ impl<'a> Import<'a> {
     }
 }
 
-/// Writes `x64.lib x86.lib arm64.lib` for lld and `libx64.a libx86.a` for GNU ld into `folder`.
-pub(crate) fn libraries(folder: &Path) -> Result<()> {
+/// Whose import library is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Linker {
+    Lld,
+    Gnu,
+}
+
+/// Makes the import libraries of what `objects` (in `folder`, for `machine`: `x64 x86 arm64`) leave
+/// undefined, and no more: a longer list would change the hints of every other driver. Their names.
+pub(crate) fn libraries(
+    folder: &Path,
+    machine: &str,
+    linker: Linker,
+    objects: &[String],
+) -> Result<Vec<String>> {
     let text = std::fs::read_to_string(folder.join("kernel.imports"))?;
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     let imports = lines.map(Import::parse).collect::<Result<Vec<_>>>()?;
-    let names = |import: &Import<'_>| Ok(import.name.to_owned());
-    for (machine, name) in [("i386:x86-64", "x64"), ("arm64", "arm64")] {
-        let def = definition(folder, name, &imports, names)?;
-        quiet(
-            Command::new("llvm-dlltool")
-                .current_dir(folder)
-                .args(["-m", machine, "-d", &def])
-                .args(["-l", &format!("{name}.lib")]),
-        )?;
+    let undefined = undefined(folder, objects)?;
+    let used = imports.iter().filter(|import| undefined.contains(import.name));
+    let (framework, kernel): (Vec<_>, Vec<_>) =
+        used.partition(|import| import.library.eq_ignore_ascii_case("wdfldr.sys"));
+    let stem = objects.first().map_or("", |object| object.trim_end_matches(".obj"));
+    let mut names = Vec::new();
+    for (image, imports) in [("kernel", kernel), ("wdf", framework)] {
+        if !imports.is_empty() {
+            names.push(library(folder, &format!("{stem}-{image}"), machine, linker, &imports)?);
+        }
     }
-    let def = definition(folder, "x64-gnu", &imports, names)?;
-    let gnu = |program: &str| {
-        let mut command = Command::new(program);
-        command.current_dir(folder);
-        command
+    Ok(names)
+}
+
+/// Names that the objects want from elsewhere, without any decoration.
+fn undefined(folder: &Path, objects: &[String]) -> Result<BTreeSet<String>> {
+    let listed =
+        output(Command::new("llvm-nm").current_dir(folder).args(["-u", "--just-symbol-name"]).args(objects))?;
+    let bare = |symbol: &str| {
+        let name = symbol.trim();
+        let name = name.strip_prefix("__imp_").unwrap_or(name);
+        let name = match name.split('@').collect::<Vec<_>>()[..] {
+            ["", name, _] => name,
+            [name, _] => name.strip_prefix('_').unwrap_or(name),
+            _ => name,
+        };
+        name.to_owned()
     };
-    quiet(gnu("x86_64-w64-mingw32-dlltool").args(["-d", &def, "-l", "libx64.a"]))?;
-    let def = definition(folder, "x86", &imports, |import| import.decorated())?;
-    quiet(gnu("llvm-dlltool").args(["-k", "-m", "i386", "-d", &def, "-l", "x86.lib"]))?;
-    quiet(gnu("i686-w64-mingw32-dlltool").args(["-k", "-d", &def, "-l", "libx86.a"]))
+    let names: BTreeSet<String> = listed.lines().map(bare).collect();
+    // A C routine of x86 has one underscore more than its name.
+    let more: Vec<String> = names.iter().filter_map(|name| name.strip_prefix('_')).map(Into::into).collect();
+    Ok(names.into_iter().chain(more).collect())
+}
+
+fn library(
+    folder: &Path,
+    name: &str,
+    machine: &str,
+    linker: Linker,
+    imports: &[&Import<'_>],
+) -> Result<String> {
+    let def = definition(folder, name, imports, machine == "x86")?;
+    let (program, options, library): (_, &[&str], _) = match (linker, machine) {
+        (Linker::Lld, "x64") => ("llvm-dlltool", &["-m", "i386:x86-64"], format!("{name}.lib")),
+        (Linker::Lld, "arm64") => ("llvm-dlltool", &["-m", "arm64"], format!("{name}.lib")),
+        (Linker::Lld, _) => ("llvm-dlltool", &["-k", "-m", "i386"], format!("{name}.lib")),
+        (Linker::Gnu, "x64") => ("x86_64-w64-mingw32-dlltool", &[], format!("{name}.a")),
+        (Linker::Gnu, _) => ("i686-w64-mingw32-dlltool", &["-k"], format!("{name}.a")),
+    };
+    let mut command = Command::new(program);
+    quiet(command.current_dir(folder).args(options).args(["-d", &def, "-l", &library]))?;
+    Ok(library)
 }
 
 /// A `.def` file; its name.
-fn definition(
-    folder: &Path,
-    name: &str,
-    imports: &[Import<'_>],
-    spelled: impl Fn(&Import<'_>) -> Result<String>,
-) -> Result<String> {
-    let library = imports.first().context("kernel.imports is empty")?.library;
+fn definition(folder: &Path, name: &str, imports: &[&Import<'_>], decorated: bool) -> Result<String> {
+    let library = imports.first().context("an import library imports something")?.library;
     let mut text = format!("LIBRARY {library}\nEXPORTS\n");
     for import in imports {
-        writeln!(text, "{}", spelled(import)?)?;
+        writeln!(text, "{}", if decorated { import.decorated()? } else { import.name.to_owned() })?;
     }
     let file = format!("{name}.def");
     std::fs::write(folder.join(&file), text)?;

@@ -72,6 +72,11 @@ impl Source {
         Ok(source)
     }
 
+    /// The file's name.
+    pub(crate) fn file(&self) -> Result<&str> {
+        self.path.file_name().and_then(|name| name.to_str()).context("a source has a name")
+    }
+
     fn take(&mut self, key: &str, words: &[&str]) -> Result<()> {
         match key {
             "builds" => self.variants = words.iter().map(|word| variant(word)).collect::<Result<_>>()?,
