@@ -100,13 +100,12 @@ impl CheckKind {
 #[schemars(inline)]
 pub struct Check {
     pub check: CheckKind,
-    /// contains, not_contains: in the step's output, any case.
+    /// Looked for in the output, any case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// eval
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expr: Option<String>,
-    /// Expression of eval; verdict: hit, stopped_elsewhere, timeout; hex of bytes.
+    /// Expression; hex; or verdict hit, stopped_elsewhere, timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub equals: Option<String>,
 }
@@ -120,30 +119,30 @@ pub struct Step {
     /// Label in the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Of command and resume: WinDbg text. resume also waits for the stop.
+    /// WinDbg text; resume also waits for the stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Of run_to, read_memory, write_memory: expression.
+    /// Expression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Of eval: MASM, bare digits hex.
+    /// MASM, bare digits hex.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expr: Option<String>,
-    /// Of read_memory.
+    /// Bytes to read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_048_576))]
     pub size: Option<u32>,
-    /// Of write_memory: hex.
+    /// Hex to write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<String>,
-    /// Of write_memory: when the old bytes come back; default always.
+    /// When written bytes are put back; default always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore: Option<Restore>,
-    /// Of resume, run_to: default 60000.
+    /// Wait for the stop, default 60000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 3_600_000))]
     pub timeout_ms: Option<u64>,
-    /// Of eval: later steps write {{name}}.
+    /// Name for an eval's value; later text says {{name}}.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<String>,
     /// All must hold, or the batch fails.

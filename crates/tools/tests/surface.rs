@@ -105,8 +105,12 @@ fn input_schemas_are_closed_inline_and_in_one_dialect() {
             if map.get("type") == Some(&json!("object")) {
                 assert_eq!(map.get("additionalProperties"), Some(&json!(false)), "{}", entry.name);
             }
-            for keyword in ["$ref", "$defs", "oneOf", "anyOf", "allOf", "format", "$schema"] {
+            for keyword in ["oneOf", "anyOf", "allOf", "format", "$schema"] {
                 assert!(!map.contains_key(keyword), "{keyword} in {}", entry.name);
+            }
+            // The blocks of a batch share their step; nothing else refers, and nothing twice.
+            for keyword in ["$ref", "$defs"].iter().filter(|keyword| map.contains_key(**keyword)) {
+                assert_eq!(entry.name, "debug_batch", "{keyword}");
             }
             assert!(!matches!(map.get("type"), Some(Value::Array(_))), "{}", entry.name);
             if let Some(Value::String(text)) = map.get("description") {
@@ -114,6 +118,20 @@ fn input_schemas_are_closed_inline_and_in_one_dialect() {
             }
         }
     }
+}
+
+#[test]
+fn a_batchs_blocks_share_one_definition_one_level_deep() {
+    let entry = tools::find("debug_batch").unwrap();
+    let schema = entry.input_schema();
+    assert_eq!(schema["$defs"].as_object().unwrap().len(), 1);
+    for block in ["steps", "always"] {
+        assert_eq!(schema["properties"][block]["items"], json!({ "$ref": "#/$defs/step" }));
+    }
+    assert!(!schema["$defs"]["step"].to_string().contains("$ref"));
+    let size = model_visible(entry, &Surface::all());
+    println!("debug_batch: {size} bytes");
+    assert!(size <= 3000, "{size} bytes");
 }
 
 #[test]

@@ -36,6 +36,14 @@ impl TryFrom<Value> for Params {
     }
 }
 
+/// The session as every tool has it.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct Named {
+    #[serde(default)]
+    session_id: Option<SessionId>,
+}
+
 impl JsonSchema for Params {
     fn inline_schema() -> bool {
         true
@@ -45,7 +53,8 @@ impl JsonSchema for Params {
     }
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let step = generator.subschema_for::<Step>();
-        let session = generator.subschema_for::<SessionId>();
+        let named = generator.subschema_for::<Named>();
+        let session = named.get("properties").and_then(|properties| properties.get("session_id"));
         let of_steps = json_schema!({ "$ref": "#/$defs/step" });
         json_schema!({
             "type": "object",
