@@ -1,10 +1,14 @@
 //! The requests of MCP that this server has an answer to.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
-    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig, Tool,
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams,
+    CompleteResult, ContentBlock, GetPromptRequestParams, GetPromptResponse, Implementation,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -12,25 +16,31 @@ use supervisor::{CallFailure, CallResult, Client, ProgressSink};
 use tools::Surface;
 
 use crate::progress::Notify;
-use crate::{Serving, listing};
+use crate::{Serving, completion, listing, prompts, resources};
 
 /// One client's view of the server.
 pub(crate) struct McpServer {
     client: Arc<Client>,
     surface: Surface,
     tools: Vec<Tool>,
+    dump_dirs: Vec<PathBuf>,
     config: ServerConfig,
 }
 
 impl McpServer {
     pub(crate) fn new(client: Arc<Client>, serving: Serving) -> Self {
-        let Serving { version, surface, dump_dirs: _ } = serving;
-        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        let Serving { version, surface, dump_dirs } = serving;
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_prompts()
+            .enable_resources()
+            .enable_completions()
+            .build();
         let config = ServerConfig::new(capabilities)
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
             .with_server_info(Implementation::new("windbg-mcp", version).with_title("Windows debugger"))
             .with_instructions(tools::instructions::instructions(&surface));
-        Self { client, tools: listing::rows(&surface), surface, config }
+        Self { client, tools: listing::rows(&surface), surface, dump_dirs, config }
     }
 }
 
@@ -40,6 +50,11 @@ fn answer(result: CallResult) -> CallToolResult {
         if result.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
     answer.structured_content = result.structured;
     answer
+}
+
+/// Handshake revisions do not know the caching fields, and strict clients of theirs reject them.
+fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_some_and(|version| !version.has_initialize())
 }
 
 impl ServerHandler for McpServer {
@@ -53,12 +68,80 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let mut page = ListToolsResult::with_all_items(self.tools.clone());
-        // Handshake revisions do not know these fields, and strict clients of theirs reject them.
-        if context.protocol_version().is_some_and(|version| !version.has_initialize()) {
+        if is_stateless(&context) {
             page.ttl_ms = Some(0);
             page.cache_scope = Some(CacheScope::Public);
         }
         Ok(page)
+    }
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let mut page = ListPromptsResult::with_all_items(prompts::rows(&self.surface));
+        if is_stateless(&context) {
+            page.ttl_ms = Some(0);
+            page.cache_scope = Some(CacheScope::Public);
+        }
+        Ok(page)
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        prompts::get(&self.client, &self.surface, request).map(Into::into)
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let mut page = ListResourcesResult::with_all_items(resources::rows(&self.client));
+        if is_stateless(&context) {
+            page.ttl_ms = Some(0);
+            page.cache_scope = Some(CacheScope::Private);
+        }
+        Ok(page)
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let mut page = ListResourceTemplatesResult::with_all_items(resources::templates(&self.surface));
+        if is_stateless(&context) {
+            page.ttl_ms = Some(0);
+            page.cache_scope = Some(CacheScope::Public);
+        }
+        Ok(page)
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let mut result = resources::read(&self.client, &self.surface, &request.uri).await?;
+        if is_stateless(&context) {
+            result.ttl_ms = Some(0);
+            result.cache_scope = Some(CacheScope::Private);
+        }
+        Ok(result.into())
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let found = completion::complete(&self.client, &self.surface, &self.dump_dirs, request).await;
+        Ok(CompleteResult::new(found))
     }
 
     async fn call_tool(

@@ -1,10 +1,15 @@
 //! MCP over stdio: the protocol's two eras over the supervisor's calls. What a client may see and
 //! open hangs on its [`supervisor::Client`], found per request; over stdio there is one.
 
+mod completion;
 mod first;
 mod handler;
 mod listing;
+mod pages;
 mod progress;
+mod prompts;
+mod resources;
+mod uri;
 
 use std::sync::Arc;
 

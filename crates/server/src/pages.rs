@@ -1,0 +1,3 @@
+//! The docs pages, embedded.
+
+include!(concat!(env!("OUT_DIR"), "/pages.rs"));
