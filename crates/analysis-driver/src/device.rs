@@ -10,7 +10,7 @@ use crate::device_types::device_type_name;
 use crate::failure::{because, unreadable};
 use crate::layout::{DeviceLayout, DriverLayout, LayoutSource, Private};
 use crate::locations::Locations;
-use crate::names::{DO_EXCLUSIVE, SECURE_OPEN, characteristics, device_flags, printable};
+use crate::names::{DO_EXCLUSIVE, SECURE_OPEN, characteristics, device_flags, printable, with_names};
 
 /// Whose device it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -232,15 +232,13 @@ pub fn render_device(device: &DeviceObject) -> String {
         text.push_str(&format!("\nfollowed the link {link}"));
     }
     text.push_str(&format!(
-        "\ndriver {} {}\ntype {:#x} {}; characteristics {} {}; flags {} {}\nstack size {}, {} references{}{}",
+        "\ndriver {} {}\ntype {:#x} {}; characteristics {}; flags {}\nstack size {}, {} references{}{}",
         device.driver.name.as_deref().unwrap_or("(name unreadable)"),
         device.driver.address,
         device.device_type.0,
         device.device_type_name.as_deref().unwrap_or("(vendor)"),
-        device.characteristics,
-        device.characteristic_names.join(" "),
-        device.flags,
-        device.flag_names.join(" "),
+        with_names(device.characteristics, &device.characteristic_names),
+        with_names(device.flags, &device.flag_names),
         device.stack_size,
         device.reference_count,
         if device.exclusive { ", exclusive" } else { "" },

@@ -12,6 +12,7 @@ use crate::layout::{DeviceLayout, DriverLayout, LayoutSource};
 use crate::locations::Locations;
 use crate::names::{
     DEVICE_CONTROL, DRVO_INITIALIZED, INTERNAL_DEVICE_CONTROL, driver_flags, major_name, printable,
+    with_names,
 };
 
 /// What a dispatch entry points at.
@@ -413,12 +414,11 @@ pub fn render_driver(driver: &DriverObject) -> String {
         );
     }
     text.push_str(&format!(
-        "\nimage {} at {}, {:#x} bytes; flags {} {}",
+        "\nimage {} at {}, {:#x} bytes; flags {}",
         driver.image.module.as_deref().unwrap_or("(no known module)"),
         driver.image.base,
         driver.image.size,
-        driver.flags,
-        driver.flag_names.join(" ")
+        with_names(driver.flags, &driver.flag_names)
     ));
     if driver.type_field_unexpected {
         text.push_str("\nThe type field is not that of a driver object; the image it names is loaded.");

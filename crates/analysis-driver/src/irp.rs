@@ -394,11 +394,10 @@ pub fn render_irp(irp: &IrpStack) -> String {
     }
     let mode = if irp.requestor_mode == RequestorMode::User { "user" } else { "kernel" };
     text.push_str(&format!(
-        ": {} of {} locations, {mode} mode, flags {} {}, status {} {}, information {}",
+        ": {} of {} locations, {mode} mode, flags {}, status {} {}, information {}",
         irp.current.map_or_else(|| "none".to_owned(), |current| format!("location {current}")),
         irp.stack_count,
-        irp.flags,
-        irp.flag_names.join(" "),
+        names::with_names(irp.flags, &irp.flag_names),
         irp.status.value,
         irp.status.name.as_deref().unwrap_or(""),
         irp.information,

@@ -98,6 +98,11 @@ pub(crate) fn printable(name: &str) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
+/// A word and its named bits, for a line of text.
+pub(crate) fn with_names(word: impl std::fmt::Display, names: &[String]) -> String {
+    if names.is_empty() { word.to_string() } else { format!("{word} {}", names.join(" ")) }
+}
+
 fn bits(word: u32, table: &[(u32, &str)]) -> Vec<String> {
     table.iter().filter(|(bit, _)| word & bit != 0).map(|(_, name)| (*name).to_owned()).collect()
 }

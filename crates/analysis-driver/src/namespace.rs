@@ -287,19 +287,26 @@ impl<'a> Namespace<'a> {
         self.unicode_string(at, MAX_TARGET_BYTES).map(LinkTarget::Path)
     }
 
-    fn child(&self, directory: u64, name: &ObjectName, path: &str, halt: &Halt) -> Result<u64> {
+    /// The entry of that name, and the name as it is spelled there.
+    fn child(&self, directory: u64, name: &ObjectName, path: &str, halt: &Halt) -> Result<(u64, String)> {
         let listing = self.list(directory, halt)?;
         let mut names = Vec::new();
         for object in &listing.objects {
             // A name that does not read is one of the unchecked ones below.
             if let Ok(Some(own)) = self.name_of(*object) {
                 if own.exact() && own.same(name) {
-                    return Ok(*object);
+                    return Ok((*object, own.text()));
                 }
                 names.push(own);
             }
         }
         if let Some(error) = listing.unread {
+            if listing.objects.is_empty() {
+                return Err(TargetError::failed_because(
+                    "no_namespace",
+                    format!("the object namespace is not in this target: {path}, {error}; give an address"),
+                ));
+            }
             return Err(TargetError::failed_because(
                 "unreadable",
                 format!("{path} was not read whole: {error}; {} may be in the rest", name.text()),
@@ -326,7 +333,7 @@ impl<'a> Namespace<'a> {
             let is_link = self.type_of(object).as_deref() == Some("SymbolicLink");
             if !is_link || (!follow && rest.is_empty()) {
                 if rest.is_empty() {
-                    return Ok(Found { object, path, followed });
+                    return Ok(Found { object, path: used, followed });
                 }
                 return Err(TargetError::failed_because(
                     "untyped_component",
@@ -367,9 +374,10 @@ impl<'a> Namespace<'a> {
         let mut used = String::new();
         for (index, part) in parts.iter().enumerate() {
             let here = if used.is_empty() { "\\" } else { used.as_str() };
-            object = self.child(object, &ObjectName::new(part), here, halt)?;
+            let (child, spelled) = self.child(object, &ObjectName::new(part), here, halt)?;
+            object = child;
             used.push('\\');
-            used.push_str(part);
+            used.push_str(&spelled);
             let rest: String = parts[index + 1..].iter().map(|part| format!("\\{part}")).collect();
             if !rest.is_empty() && self.type_of(object).as_deref() != Some("Directory") {
                 return Ok((object, used, rest));
