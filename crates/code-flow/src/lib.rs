@@ -5,15 +5,24 @@
 
 pub mod blocks;
 pub mod callee;
+mod collector;
 mod descent;
 pub mod image;
 pub mod imports;
 pub mod listing;
+pub mod mitigations;
 mod no_return;
+pub mod reach;
+pub mod recipe;
+pub mod references;
 pub mod regions;
+pub mod sinks;
+pub mod spans;
 pub mod starts;
+mod structural;
 pub mod symbols;
 pub mod vocabulary;
+mod walk;
 
 pub use blocks::{Block, Blocks, Edge};
 pub use callee::{Callee, callee, decode_at};
@@ -23,8 +32,15 @@ pub use imports::{ImportSlot, Imports, NamedFrom};
 pub use listing::{
     EdgeKind, EntrySource, ExternalEdge, Listing, NoTables, Resolution, ResolvedTable, TableResolver,
 };
+pub use mitigations::{Mitigations, mitigations};
+pub use reach::{Hop, HopKind, Reached, Search, reach};
+pub use references::{
+    DataPointer, ImageIndex, ImportSite, ImportUse, PrivilegedSite, Reference, XrefKind, data_pointers,
+};
 pub use regions::{Region, Regions, Scope};
+pub use sinks::{SINK_LIST_VERSION, SinkKind, sink_kind};
 pub use starts::KnownStarts;
+pub use structural::Structural;
 pub use symbols::{Names, NoNames};
 pub use vocabulary::{
     BytesFrom, CodeLocation, Coverage, ImageRecord, PdbRecord, Range, SectionState, Standing, Stopped,

@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 
 use code::record::Transfer;
-use code::{Decoded, Recorder};
+use code::{Decoded, Mention, Scanned, scan};
 
-use crate::callee::{Callee, callee, decode_at, direct};
+use crate::callee::{Callee, direct, slot_operand};
 use crate::image::CodeImage;
+use crate::imports::ImportSlot;
 
 /// Functions that do not return, wherever they are.
 const NAMES: [&str; 12] = [
@@ -37,27 +38,49 @@ fn named(name: &str) -> bool {
 
 /// Whether control never comes back from this call.
 pub(crate) fn never_returns(image: &CodeImage<'_>, call: &Decoded) -> bool {
-    match callee(image, call) {
-        Callee::Import(import) => import.name.as_deref().is_some_and(named),
-        Callee::Address(target) => !function_returns(image, target, 0),
-        Callee::Indirect => false,
+    match call.transfer.target() {
+        Some(target) => !target_returns(image, target),
+        None => slot_operand(call).and_then(|slot| image.imports().at_slot(slot)).is_some_and(import_ends),
     }
 }
 
+/// The same of a lightly decoded call.
+pub(crate) fn scanned_never_returns(image: &CodeImage<'_>, call: &Scanned) -> bool {
+    ends(image, call, 0)
+}
+
+/// Whether a direct call of `target` comes back.
+fn target_returns(image: &CodeImage<'_>, target: u64) -> bool {
+    match direct(image, target) {
+        Callee::Import(import) => !import_ends(import),
+        Callee::Address(target) => function_returns(image, target, 0),
+        Callee::Indirect => true,
+    }
+}
+
+fn import_ends(import: &ImportSlot) -> bool {
+    import.name.as_deref().is_some_and(named)
+}
+
 fn function_returns(image: &CodeImage<'_>, entry: u64, depth: u32) -> bool {
+    if let Some(known) = image.returns.borrow().get(&entry) {
+        return *known;
+    }
     if image.names().at(entry).is_some_and(|name| named(&name)) {
         return false;
     }
     if !image.contains(entry) || depth > MAX_DEPTH {
         return true;
     }
-    if let Some(known) = image.returns.borrow().get(&entry) {
-        return *known;
-    }
     // A call of itself on the way says nothing: assume it returns.
     remember(image, entry, true);
     let returns = some_path_returns(image, entry, depth);
-    remember(image, entry, returns);
+    // What was cut off by the depth is not remembered as an answer for shallower questions.
+    if depth == 0 || !returns {
+        remember(image, entry, returns);
+    } else {
+        image.returns.borrow_mut().remove(&entry);
+    }
     returns
 }
 
@@ -69,9 +92,14 @@ fn remember(image: &CodeImage<'_>, entry: u64, returns: bool) {
     known.insert(entry, returns);
 }
 
+fn scan_at(image: &CodeImage<'_>, address: u64) -> Scanned {
+    let mut bytes = [0; code::MAX_INSTRUCTION];
+    let read = image.read(address, &mut bytes);
+    scan(image.machine, address, &bytes[..read])
+}
+
 /// Whether some path from `entry` reaches a return, something unknown, or the end of the look.
 fn some_path_returns(image: &CodeImage<'_>, entry: u64, depth: u32) -> bool {
-    let mut recorder = Recorder::new(image.machine);
     let mut seen = HashSet::new();
     let mut queue = vec![entry];
     while let Some(mut at) = queue.pop() {
@@ -79,21 +107,19 @@ fn some_path_returns(image: &CodeImage<'_>, entry: u64, depth: u32) -> bool {
             if seen.len() > MAX_LOOK {
                 return true;
             }
-            let instruction = decode_at(image, &mut recorder, at);
+            let instruction = scan_at(image, at);
             match instruction.transfer {
                 Transfer::Return | Transfer::Unreadable | Transfer::Undecodable => return true,
                 Transfer::Trap => break,
                 Transfer::Branch(Some(target)) => queue.push(target),
                 Transfer::Branch(None) => return true,
-                Transfer::Jump(_) => match tail(image, &instruction) {
-                    Tail::Within(target) => {
-                        at = target;
-                        continue;
-                    }
-                    Tail::Ends => break,
-                    Tail::Returns => return true,
-                },
-                Transfer::Call(_) if call_ends(image, &instruction, depth) => break,
+                Transfer::Jump(Some(target)) if image.contains(target) => {
+                    at = target;
+                    continue;
+                }
+                Transfer::Jump(_) if ends(image, &instruction, depth) => break,
+                Transfer::Jump(_) => return true,
+                Transfer::Call(_) if ends(image, &instruction, depth) => break,
                 Transfer::Call(_) | Transfer::Fallthrough => {}
             }
             at = instruction.end();
@@ -102,27 +128,23 @@ fn some_path_returns(image: &CodeImage<'_>, entry: u64, depth: u32) -> bool {
     false
 }
 
-enum Tail {
-    Within(u64),
-    Ends,
-    Returns,
-}
-
-fn tail(image: &CodeImage<'_>, jump: &Decoded) -> Tail {
-    match callee(image, jump) {
-        Callee::Import(import) if import.name.as_deref().is_some_and(named) => Tail::Ends,
-        Callee::Address(target) if image.contains(target) => Tail::Within(target),
-        _ => Tail::Returns,
-    }
-}
-
-fn call_ends(image: &CodeImage<'_>, call: &Decoded, depth: u32) -> bool {
-    match call.transfer.target().map(|target| direct(image, target)) {
-        Some(Callee::Address(target)) => target != call.end() && !function_returns(image, target, depth + 1),
-        Some(Callee::Import(import)) => import.name.as_deref().is_some_and(named),
-        _ => match callee(image, call) {
-            Callee::Import(import) => import.name.as_deref().is_some_and(named),
-            _ => false,
+/// Whether a call or jump goes to something that does not return.
+fn ends(image: &CodeImage<'_>, transfer: &Scanned, depth: u32) -> bool {
+    match transfer.transfer.target() {
+        Some(target) if target == transfer.end() => false,
+        Some(target) => match direct(image, target) {
+            Callee::Import(import) => import_ends(import),
+            Callee::Address(target) => !function_returns(image, target, depth + 1),
+            Callee::Indirect => false,
         },
+        None => {
+            let mut slot = None;
+            transfer.mentions(|address, mention| {
+                if mention == Mention::Accessed {
+                    slot = Some(address);
+                }
+            });
+            slot.and_then(|slot| image.imports().at_slot(slot)).is_some_and(import_ends)
+        }
     }
 }

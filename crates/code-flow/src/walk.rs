@@ -1,0 +1,294 @@
+//! Every instruction of an image once: known functions first, by descent; then what unwind records
+//! cover; then the gaps, straight through.
+
+use code::record::Transfer;
+use code::{Scanned, scan};
+use target::{Halt, Machine};
+
+use crate::image::CodeImage;
+use crate::no_return::scanned_never_returns;
+use crate::spans::{Span, code_spans};
+use crate::vocabulary::{Coverage, Standing};
+
+/// Instructions between two looks at the halt.
+const POLL: usize = 4096;
+/// Marks of a byte: part of an instruction, its first, in an unwind record, queued as a root.
+const COVERED: u8 = 1;
+const START: u8 = 2;
+const RECORDED: u8 = 4;
+const QUEUED: u8 = 8;
+
+/// What a walk meets.
+pub(crate) trait Visitor {
+    /// An instruction. `bytes` are its own. Consecutive calls are consecutive instructions unless
+    /// [`Visitor::interrupted`] came between.
+    fn instruction(&mut self, instruction: &Scanned, bytes: &[u8], standing: Standing, span: &Span);
+    /// What was carried from instruction to instruction no longer holds.
+    fn interrupted(&mut self);
+    /// An indirect jump of code that was reached: the targets it is known to have.
+    fn targets(&mut self, _walk: &Walk<'_, '_>, _jump: &Scanned) -> Vec<u64> {
+        Vec::new()
+    }
+}
+
+/// A walk over one image's code.
+pub(crate) struct Walk<'i, 'a> {
+    pub(crate) image: &'i CodeImage<'a>,
+    pub(crate) spans: Vec<Span>,
+    marks: Vec<Vec<u8>>,
+    pub(crate) coverage: Coverage,
+    halt: &'i Halt,
+    count: usize,
+}
+
+impl<'i, 'a> Walk<'i, 'a> {
+    pub(crate) fn new(image: &'i CodeImage<'a>, halt: &'i Halt) -> Self {
+        let (spans, coverage) = code_spans(image, halt);
+        let marks = spans.iter().map(|span| vec![0; span.bytes.len()]).collect();
+        let mut walk = Self { image, spans, marks, coverage, halt, count: 0 };
+        for region in image.regions().all() {
+            let start = image.base + u64::from(region.begin);
+            walk.mark(start, image.base + u64::from(region.end), RECORDED);
+        }
+        walk
+    }
+
+    fn mark(&mut self, start: u64, end: u64, bit: u8) {
+        let Some(index) = self.span_at(start) else { return };
+        let span = &self.spans[index];
+        let Some(from) = span.offset(start) else { return };
+        let length = usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
+        let to = from.saturating_add(length).min(span.bytes.len());
+        for mark in &mut self.marks[index][from..to] {
+            *mark |= bit;
+        }
+    }
+
+    fn span_at(&self, address: u64) -> Option<usize> {
+        let after = self.spans.partition_point(|span| span.start <= address);
+        let index = after.checked_sub(1)?;
+        self.spans[index].offset(address).map(|_| index)
+    }
+
+    /// Up to `count` instructions that end, one after the other, exactly at `address`, in order.
+    pub(crate) fn before(&self, address: u64, count: usize) -> Vec<Scanned> {
+        let mut out = Vec::new();
+        let Some(index) = self.span_at(address) else { return out };
+        let (span, marks) = (&self.spans[index], &self.marks[index]);
+        let Some(mut offset) = span.offset(address) else { return out };
+        while out.len() < count {
+            let previous =
+                (1..=code::MAX_INSTRUCTION.min(offset)).find(|back| marks[offset - back] & START != 0);
+            let Some(back) = previous else { break };
+            let at = offset - back;
+            let instruction = scan(self.image.machine, span.start + at as u64, &span.bytes[at..]);
+            if usize::from(instruction.length) != back {
+                break;
+            }
+            out.push(instruction);
+            offset = at;
+        }
+        out.reverse();
+        out
+    }
+
+    /// Whether an instruction that was decoded starts at `address`, or none covers it.
+    pub(crate) fn may_start(&self, address: u64) -> bool {
+        self.span_at(address).is_some_and(|index| {
+            let offset = self.spans[index].offset(address).unwrap_or(0);
+            self.marks[index].get(offset).is_some_and(|mark| mark & START != 0 || mark & COVERED == 0)
+        })
+    }
+
+    /// Bytes from `address` to the end of its span.
+    pub(crate) fn bytes_at(&self, address: u64) -> &[u8] {
+        self.span_at(address).map_or(&[], |index| {
+            let span = &self.spans[index];
+            span.offset(address).map_or(&[][..], |offset| &span.bytes[offset..])
+        })
+    }
+
+    fn stopped(&mut self) -> bool {
+        if self.coverage.stopped.is_none() && self.count % POLL == 0 {
+            self.coverage.stopped = self.halt.stop().map(Into::into);
+        }
+        self.coverage.stopped.is_some()
+    }
+
+    /// Walks everything.
+    pub(crate) fn run(&mut self, visitor: &mut dyn Visitor) {
+        self.descend(visitor);
+        self.sweep(visitor, RECORDED, Standing::InFunction);
+        let gaps = if self.image.machine == Machine::X86 || self.image.regions().is_empty() {
+            Standing::Unverified
+        } else {
+            Standing::NoUnwindEntry
+        };
+        self.sweep(visitor, 0, gaps);
+    }
+
+    fn roots(&self) -> Vec<u64> {
+        let image = self.image;
+        let records = image.regions().all().iter().map(|region| image.base + u64::from(region.begin));
+        let starts = image.starts();
+        let mut out: Vec<u64> =
+            starts.sure.iter().chain(&starts.pointed_at).copied().chain(records).collect();
+        // Taken from the back: lowest address first, sure starts before pointers.
+        out.reverse();
+        out
+    }
+
+    fn descend(&mut self, visitor: &mut dyn Visitor) {
+        let mut queue = self.roots();
+        let mut jumps = Vec::new();
+        loop {
+            while let Some(start) = queue.pop() {
+                self.path(start, &mut queue, &mut jumps, visitor);
+                if self.coverage.stopped.is_some() {
+                    return;
+                }
+            }
+            for jump in std::mem::take(&mut jumps) {
+                let targets = visitor.targets(self, &jump);
+                queue.extend(targets.into_iter().filter(|target| self.queue_once(*target)));
+            }
+            if queue.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn queue_once(&mut self, address: u64) -> bool {
+        let Some(index) = self.span_at(address) else { return false };
+        let Some(offset) = self.spans[index].offset(address) else { return false };
+        let mark = &mut self.marks[index][offset];
+        let first = *mark & (QUEUED | START) == 0;
+        *mark |= QUEUED;
+        first
+    }
+
+    fn path(
+        &mut self,
+        start: u64,
+        queue: &mut Vec<u64>,
+        jumps: &mut Vec<Scanned>,
+        visitor: &mut dyn Visitor,
+    ) {
+        visitor.interrupted();
+        let Some(index) = self.span_at(start) else {
+            self.coverage.blind += u64::from(self.image.is_executable(start));
+            return;
+        };
+        let mut at = start;
+        while let Some(offset) = self.spans[index].offset(at) {
+            if self.marks[index][offset] & START != 0 || self.stopped() {
+                return;
+            }
+            let instruction = scan(self.image.machine, at, &self.spans[index].bytes[offset..]);
+            if instruction.transfer == Transfer::Undecodable {
+                self.coverage.blind += 1;
+                return;
+            }
+            self.take(index, offset, &instruction, Standing::InFunction, visitor);
+            match instruction.transfer {
+                Transfer::Branch(Some(target)) | Transfer::Call(Some(target)) => {
+                    if self.queue_once(target) {
+                        queue.push(target);
+                    }
+                    if matches!(instruction.transfer, Transfer::Call(_)) {
+                        self.image.note_call(target);
+                        if scanned_never_returns(self.image, &instruction) {
+                            return;
+                        }
+                    }
+                }
+                Transfer::Call(None) if scanned_never_returns(self.image, &instruction) => return,
+                Transfer::Jump(Some(target)) => {
+                    if self.queue_once(target) {
+                        queue.push(target);
+                    }
+                    return;
+                }
+                Transfer::Jump(None) => return jumps.push(instruction),
+                Transfer::Return | Transfer::Trap => return,
+                _ => {}
+            }
+            at = instruction.end();
+        }
+    }
+
+    fn take(
+        &mut self,
+        index: usize,
+        offset: usize,
+        instruction: &Scanned,
+        standing: Standing,
+        visitor: &mut dyn Visitor,
+    ) {
+        self.count += 1;
+        let span = &self.spans[index];
+        let end = (offset + usize::from(instruction.length)).min(span.bytes.len());
+        self.marks[index][offset] |= START;
+        for mark in &mut self.marks[index][offset..end] {
+            *mark |= COVERED;
+        }
+        visitor.instruction(instruction, &span.bytes[offset..end], standing, span);
+        if !matches!(instruction.transfer, Transfer::Fallthrough) {
+            visitor.interrupted();
+        }
+    }
+
+    /// Decodes bytes no instruction covers yet: those with `bit`, or all for 0.
+    fn sweep(&mut self, visitor: &mut dyn Visitor, bit: u8, standing: Standing) {
+        for index in 0..self.spans.len() {
+            let mut offset = 0;
+            while offset < self.marks[index].len() {
+                if self.marks[index][offset] & COVERED != 0
+                    || (bit != 0 && self.marks[index][offset] & bit == 0)
+                {
+                    offset += 1;
+                    continue;
+                }
+                offset = self.gap(index, offset, bit, standing, visitor);
+                if self.coverage.stopped.is_some() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// One gap, up to the next covered byte; where to look on.
+    fn gap(
+        &mut self,
+        index: usize,
+        start: usize,
+        bit: u8,
+        standing: Standing,
+        visitor: &mut dyn Visitor,
+    ) -> usize {
+        visitor.interrupted();
+        let free = |mark: &u8| mark & COVERED == 0 && (bit == 0 || mark & bit != 0);
+        let marks = &self.marks[index];
+        let end = start + marks[start..].iter().take_while(|mark| free(mark)).count();
+        let mut offset = start;
+        while offset < end {
+            if self.stopped() {
+                return end;
+            }
+            let at = self.spans[index].start + offset as u64;
+            let instruction = scan(self.image.machine, at, &self.spans[index].bytes[offset..end]);
+            if instruction.transfer == Transfer::Undecodable || instruction.length == 0 {
+                // Bytes of a function that are no instruction are something that was not understood;
+                // bytes of a gap are data.
+                self.coverage.blind += u64::from(standing == Standing::InFunction);
+                self.count += 1;
+                visitor.interrupted();
+                offset += usize::from(instruction.length.max(1));
+                continue;
+            }
+            self.take(index, offset, &instruction, standing, visitor);
+            offset += usize::from(instruction.length);
+        }
+        end
+    }
+}
