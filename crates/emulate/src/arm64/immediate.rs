@@ -88,7 +88,7 @@ impl Step<'_> {
         let bytes = self.width();
         let (n, immr, imms) = (self.bits(22, 1), self.bits(16, 6), self.bits(10, 6));
         let masks = bit_masks(n, imms, immr, false, bytes);
-        let Some((wmask, tmask)) = masks.filter(|_| (n == 1) == (bytes == 8)) else {
+        let Some((wmask, tmask)) = masks.filter(|_| (n == 1) == (bytes == 8) && (bytes == 8 || (immr | imms) < 32)) else {
             return Err(Stop::Undecodable { at: self.at() });
         };
         let (wmask, tmask) = (Value::known(wmask), Value::known(tmask));
@@ -115,7 +115,8 @@ impl Step<'_> {
     fn extract(&mut self) -> Result<(), Stop> {
         let bytes = self.width();
         let low = self.bits(10, 6);
-        if self.bits(29, 2) != 0 || low >= bytes * 8 {
+        let same_size = (self.bits(22, 1) == 1) == (bytes == 8);
+        if self.bits(29, 2) != 0 || self.bits(21, 1) != 0 || !same_size || low >= bytes * 8 {
             return Err(Stop::Undecodable { at: self.at() });
         }
         let (high, lower) = (self.x(self.field(5), bytes), self.x(self.field(16), bytes));

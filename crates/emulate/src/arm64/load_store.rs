@@ -116,6 +116,12 @@ impl Step<'_> {
         let start = self.x_sp(base, 8);
         let moved = start.add(Value::known(self.signed(12, 9) as u64), Some(false));
         match self.bits(10, 2) {
+            // Unprivileged: general registers only, no prefetch.
+            0b10 if access.is_none_or(|a| a.vector) => return Err(Stop::Undecodable { at: self.at() }),
+            0b01 | 0b11 if access.is_none() => return Err(Stop::Undecodable { at: self.at() }),
+            0b01 | 0b11 if self.writes_back_over(access) => {
+                return Err(Stop::Undecodable { at: self.at() });
+            }
             0b01 => {
                 self.transfer(access, start)?;
                 self.set_x_sp(base, 8, moved);
@@ -127,6 +133,11 @@ impl Step<'_> {
             _ => self.transfer(access, moved)?,
         }
         Ok(())
+    }
+
+    /// The moved base would be the transferred register: unpredictable.
+    fn writes_back_over(&self, access: Option<Access>) -> bool {
+        access.is_some_and(|a| !a.vector) && self.field(0) == self.field(5) && self.field(5) != 31
     }
 
     fn register_offset(&mut self) -> Result<(), Stop> {
@@ -158,6 +169,12 @@ impl Step<'_> {
         let offset = self.signed(15, 7) * i64::from(bytes);
         let moved = start.add(Value::known(offset as u64), Some(false));
         let mode = self.bits(23, 2);
+        let (first, other) = (self.field(0), self.field(10));
+        let written_back = mode & 1 == 1 && !vector && base != 31 && (first == base || other == base);
+        if load && first == other || written_back {
+            // Unpredictable: no compiler makes it.
+            return Err(Stop::Undecodable { at: self.at() });
+        }
         let address = if mode == 0b01 { start } else { moved };
         let second = address.add(Value::known(u64::from(bytes)), Some(false));
         self.transfer_register(access, address, self.field(0))?;

@@ -14,9 +14,9 @@ impl Step<'_> {
             (1, 0b0000) => self.add_carry()?,
             (1, 0b0010) => self.conditional_compare()?,
             (1, 0b0100) => self.conditional_select()?,
-            (1, 0b0110) if self.bits(30, 1) == 0 => self.two_sources()?,
-            (1, 0b0110) => self.one_source()?,
-            (1, 0b1000..=0b1111) => self.multiply_add()?,
+            (1, 0b0110) if self.bits(29, 2) == 0 => self.two_sources()?,
+            (1, 0b0110) if self.bits(29, 2) == 2 => self.one_source()?,
+            (1, 0b1000..=0b1111) if self.bits(29, 2) == 0 => self.multiply_add()?,
             _ => return Err(self.not_known()),
         }
         Ok(Event::Ran)
@@ -218,7 +218,7 @@ impl Step<'_> {
             (_, 0b000) => self.x(n, bytes).mul(self.x(m, bytes)),
             (8, 0b001) => self.x(n, 4).sign_extend(4).mul(self.x(m, 4).sign_extend(4)),
             (8, 0b101) => self.x(n, 4).mul(self.x(m, 4)),
-            (8, kind @ (0b010 | 0b110)) => {
+            (8, kind @ (0b010 | 0b110)) if !subtract => {
                 let value = high(kind == 0b010, self.x(n, 8), self.x(m, 8));
                 self.set_x(self.field(0), 8, value);
                 return Ok(());

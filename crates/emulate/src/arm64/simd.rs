@@ -79,11 +79,21 @@ impl Step<'_> {
         Ok((1 << size, immediate >> (size + 1)))
     }
 
+    /// Encodings that name one 64-bit lane of a 64-bit register are reserved.
+    fn whole_lanes(&self, bytes: u32) -> Result<(), Stop> {
+        if bytes == 8 && self.bits(30, 1) == 0 { Err(Stop::Undecodable { at: self.at() }) } else { Ok(()) }
+    }
+
     /// dup, ins, umov, smov.
     fn copy(&mut self) -> Handled {
         let (bytes, index) = self.lane_index()?;
         let (d, n) = (self.field(0), self.field(5));
+        let wide = self.bits(30, 1) == 1;
+        let reserved = Err(Stop::Undecodable { at: self.at() });
         if self.bits(29, 1) == 1 {
+            if !wide {
+                return reserved;
+            }
             let source = self.bits(11, 4) >> bytes.trailing_zeros();
             let mut value = self.v(d);
             set_lane(&mut value, bytes, index, lane(self.v(n), bytes, source));
@@ -96,6 +106,10 @@ impl Step<'_> {
             value
         };
         match self.bits(11, 4) {
+            0b0000 | 0b0001 if bytes == 8 && !wide => return reserved,
+            0b0011 if !wide => return reserved,
+            0b0101 if bytes == 8 || bytes == 4 && !wide => return reserved,
+            0b0111 if (bytes == 8) != wide => return reserved,
             0b0000 => self.set_v(d, all(lane(self.v(n), bytes, index))),
             0b0001 => self.set_v(d, all(self.x(n, bytes))),
             0b0011 => {
@@ -104,7 +118,7 @@ impl Step<'_> {
                 self.emulator.registers.vector[d] = value;
             }
             0b0101 => {
-                let to = if self.bits(30, 1) == 1 { 8 } else { 4 };
+                let to = if wide { 8 } else { 4 };
                 self.set_x(d, to, lane(self.v(n), bytes, index).sign_extend(bytes));
             }
             0b0111 => self.set_x(d, 8, lane(self.v(n), bytes, index)),
@@ -117,6 +131,9 @@ impl Step<'_> {
         let (unsigned, size, operation) = (self.bits(29, 1), self.bits(22, 2), self.bits(11, 5));
         let (a, b, d) = (self.v(self.field(5)), self.v(self.field(16)), self.field(0));
         let bytes = 1 << size;
+        if operation != 0b00011 {
+            self.whole_lanes(bytes)?;
+        }
         let zip = |of: &dyn Fn(Value, Value) -> Value| {
             let mut value = [Value::ZERO; 2];
             for i in 0..16 / bytes {
@@ -165,6 +182,7 @@ impl Step<'_> {
     /// uzp1, trn1, zip1, uzp2, trn2, zip2.
     fn permute(&mut self) -> Handled {
         let bytes = 1u32 << self.bits(22, 2);
+        self.whole_lanes(bytes)?;
         let count = (if self.bits(30, 1) == 1 { 16 } else { 8 }) / bytes;
         let (a, b) = (self.v(self.field(5)), self.v(self.field(16)));
         let second = u32::from(self.bits(14, 1) == 1);
@@ -189,6 +207,9 @@ impl Step<'_> {
     fn extract_vector(&mut self) -> Handled {
         let count = if self.bits(30, 1) == 1 { 16 } else { 8 };
         let start = self.bits(11, 4);
+        if start >= count {
+            return Err(Stop::Undecodable { at: self.at() });
+        }
         let (a, b) = (self.v(self.field(5)), self.v(self.field(16)));
         let mut value = [Value::ZERO; 2];
         for i in 0..count {
@@ -224,6 +245,7 @@ impl Step<'_> {
             return Err(self.not_known());
         }
         let bytes = 1u32 << (31 - high.leading_zeros());
+        self.whole_lanes(bytes)?;
         let bits = bytes * 8;
         let source = self.v(self.field(5));
         let mut value = [Value::ZERO; 2];
