@@ -6,6 +6,8 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tools::Surface;
 
+use crate::transcript::Transcript;
+
 /// What was asked for.
 #[derive(Debug)]
 pub struct Arguments {
@@ -14,6 +16,7 @@ pub struct Arguments {
     engine_dir: Option<PathBuf>,
     tools: Surface,
     dump_dirs: Vec<PathBuf>,
+    redact: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -31,7 +34,14 @@ impl Arguments {
         }
         let tools = surface(line.tools.as_deref())
             .unwrap_or_else(|error| refuse(ErrorKind::ValueValidation, error.to_string()));
-        Self { command: line.command, build, engine_dir: line.engine_dir, tools, dump_dirs: line.dump_dir }
+        Self {
+            command: line.command,
+            build,
+            engine_dir: line.engine_dir,
+            tools,
+            dump_dirs: line.dump_dir,
+            redact: line.redact,
+        }
     }
 
     /// What `--tools` chose to serve.
@@ -50,6 +60,19 @@ impl Arguments {
     #[must_use]
     pub fn engine_dir(&self) -> Option<&std::path::Path> {
         self.engine_dir.as_deref()
+    }
+
+    /// The file with the redaction rules: `--redact`, else `WINDBG_MCP_REDACT`.
+    #[must_use]
+    pub fn redact(&self) -> Option<PathBuf> {
+        let named = std::env::var_os("WINDBG_MCP_REDACT").filter(|path| !path.is_empty());
+        self.redact.clone().or(named.map(PathBuf::from))
+    }
+
+    /// Whether it opens sessions, which a transcript is kept of.
+    #[must_use]
+    pub fn opens_sessions(&self) -> bool {
+        matches!(self.command, None | Some(Command::Triage(_) | Command::Call(_)))
     }
 
     /// Without a subcommand the process serves MCP over standard input and output.
@@ -73,6 +96,10 @@ struct Line {
     /// The folder with Microsoft's debugger DLLs, for engine dbgeng [default: WINDBG_MCP_ENGINE_DIR]
     #[arg(long, global = true, value_name = "DIR")]
     engine_dir: Option<PathBuf>,
+    /// Rules (TOML) of what is replaced in everything that leaves this process [default:
+    /// WINDBG_MCP_REDACT]
+    #[arg(long, global = true, value_name = "FILE")]
+    redact: Option<PathBuf>,
     /// Serve only these groups and tools, with commas between; all is everything [default: all groups
     /// but securekernel]
     #[arg(long, value_name = "SPEC")]
@@ -86,7 +113,8 @@ struct Line {
 
 const AFTER: &str = "Variables: _NT_SYMBOL_PATH and _NT_EXECUTABLE_IMAGE_PATH (default paths), \
                      WINDBG_MCP_ENGINE (auto, native, dbgeng), WINDBG_MCP_ENGINE_DIR, WINDBG_MCP_WINE, \
-                     WINDBG_MCP_WINE_WORKER, WINDBG_MCP_CALL_TIMEOUT_SECS, RUST_LOG, NO_COLOR.\n\
+                     WINDBG_MCP_WINE_WORKER, WINDBG_MCP_CALL_TIMEOUT_SECS, WINDBG_MCP_TRANSCRIPT, \
+                     WINDBG_MCP_REDACT, RUST_LOG, NO_COLOR.\n\
                      Exit codes: 0 all well, 1 something failed, 2 wrong usage.";
 
 #[derive(Debug, Subcommand)]
@@ -102,6 +130,8 @@ pub(crate) enum Command {
     Doctor,
     /// Copy Microsoft's debugger DLLs to where engine dbgeng finds them
     InstallEngine(InstallEngine),
+    /// Show a recorded session (WINDBG_MCP_TRANSCRIPT) as a cast or as a page
+    Transcript(Transcript),
 }
 
 #[derive(Debug, Args)]
@@ -181,7 +211,7 @@ mod tests {
         let mut texts = Vec::new();
         let mut command = Line::command().version("0").term_width(100);
         texts.push(command.render_long_help().to_string());
-        for name in ["triage", "call", "tools", "doctor"] {
+        for name in ["triage", "call", "tools", "doctor", "transcript"] {
             let sub = command.find_subcommand_mut(name).unwrap();
             texts.push(format!("== {name}\n{}", sub.render_long_help()));
         }

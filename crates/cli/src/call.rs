@@ -76,7 +76,7 @@ pub(crate) async fn run(asked: &Call, supervisor: &Arc<Supervisor>) -> i32 {
     let args = match args {
         Ok(args) => args,
         Err(problem) => {
-            eprintln!("windbg-mcp: {problem}");
+            output::problem(&problem);
             return USAGE;
         }
     };
@@ -97,11 +97,11 @@ pub(crate) async fn run(asked: &Call, supervisor: &Arc<Supervisor>) -> i32 {
 fn protocol(failure: &CallFailure) -> i32 {
     match failure {
         CallFailure::UnknownTool { .. } => {
-            eprintln!("windbg-mcp: {failure}; windbg-mcp tools lists them");
+            output::problem(&format!("{failure}; windbg-mcp tools lists them"));
             USAGE
         }
         CallFailure::NoWorker(_) => {
-            eprintln!("windbg-mcp: {failure}; windbg-mcp doctor says what is missing");
+            output::problem(&format!("{failure}; windbg-mcp doctor says what is missing"));
             FAILED
         }
     }
@@ -111,7 +111,7 @@ fn print(result: &CallResult, structured: bool) -> i32 {
     match (&result.structured, structured) {
         (Some(value), true) => match serde_json::to_string_pretty(value) {
             Ok(text) => output::line(&text),
-            Err(error) => eprintln!("windbg-mcp: the answer did not serialise: {error}"),
+            Err(error) => output::problem(&format!("the answer did not serialise: {error}")),
         },
         _ if result.is_error => eprintln!("windbg-mcp: {}", result.text),
         _ => output::line(&result.text),

@@ -1,4 +1,4 @@
-//! The command line for people: `triage`, `call`, `tools`, `doctor`. Everything goes through the
+//! The command line for people: `triage`, `call`, `tools`, `doctor`, `transcript`. Everything goes through the
 //! supervisor and the tools an MCP client uses; nothing here opens a dump itself.
 
 mod arguments;
@@ -14,6 +14,7 @@ mod report;
 mod stack;
 mod style;
 mod summary;
+mod transcript;
 mod triage;
 mod when;
 
@@ -37,12 +38,14 @@ pub type Engines = &'static [(&'static str, bool)];
 /// Runs a subcommand and answers the exit code: 0 all well, 1 something failed, 2 wrong usage.
 pub async fn run(arguments: Arguments, supervisor: &Arc<Supervisor>, engines: Engines) -> i32 {
     let build = arguments.build;
+    output::through(supervisor.redactor());
     let code = match arguments.command {
         Some(Command::Triage(asked)) => triage::run(&asked, supervisor).await,
         Some(Command::Call(asked)) => call::run(&asked, supervisor).await,
         Some(Command::Tools(asked)) => list::run(&asked),
         Some(Command::Doctor) => doctor::run(supervisor, engines, build).await,
         Some(Command::InstallEngine(asked)) => install_engine(&asked.from, supervisor),
+        Some(Command::Transcript(asked)) => transcript::run(&asked, supervisor.redactor()),
         None => USAGE,
     };
     supervisor.shutdown().await;
@@ -53,7 +56,7 @@ fn install_engine(from: &std::path::Path, supervisor: &Arc<Supervisor>) -> i32 {
     match supervisor.install_engine(from) {
         Ok(done) => {
             let version = done.version.map(|version| format!(" {version}")).unwrap_or_default();
-            output::line(&format!(
+            output::said(&format!(
                 "DbgEng{version} is in {} ({} files copied)",
                 done.to.display(),
                 done.files
@@ -64,7 +67,7 @@ fn install_engine(from: &std::path::Path, supervisor: &Arc<Supervisor>) -> i32 {
             OK
         }
         Err(error) => {
-            eprintln!("windbg-mcp: {error}");
+            output::problem(&error.to_string());
             FAILED
         }
     }

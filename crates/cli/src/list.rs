@@ -68,7 +68,7 @@ pub(crate) fn run(asked: &Tools) -> i32 {
     let surface = match crate::arguments::surface(asked.tools.as_deref()) {
         Ok(surface) => surface,
         Err(error) => {
-            eprintln!("windbg-mcp: {error}");
+            output::problem(&error.to_string());
             return USAGE;
         }
     };
@@ -83,7 +83,7 @@ pub(crate) fn run(asked: &Tools) -> i32 {
             OK
         }
         Err(error) => {
-            eprintln!("windbg-mcp: the list did not serialise: {error}");
+            output::problem(&format!("the list did not serialise: {error}"));
             FAILED
         }
     }

@@ -15,6 +15,7 @@ use tools::{Summary, Surface};
 
 use crate::arguments::Triage;
 use crate::call::opening;
+use crate::output::shown_path;
 use crate::progress::{Told, bar};
 use crate::style::{Style, plain};
 use crate::{FAILED, OK, dumps, output, report, summary};
@@ -124,11 +125,12 @@ struct Asker {
 
 impl Asker {
     fn failure(&self, message: impl Into<String>, error: Option<Value>) -> Failure {
-        Failure { path: self.path.clone(), message: message.into(), error }
+        Failure { path: shown_path(&self.path), message: message.into(), error }
     }
 
     async fn call(&self, tool: &str, args: Map<String, Value>) -> Result<CallResult, Failure> {
-        let name = self.path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let name =
+            shown_path(&self.path).file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let sink = Told::sink(&self.bar, &plain(&name));
         let called =
             self.client.call(tool, Some(args), &Surface::all(), sink, CancellationToken::new()).await;
@@ -227,12 +229,13 @@ async fn one(asker: Asker, args: Map<String, Value>) -> Outcome {
     // The slot is wanted by the next dump, whatever came of this one.
     let ended = asker.call("end_session", routed(&opened.session_id)).await;
     if let Err(failure) = ended {
-        eprintln!("windbg-mcp: ending the session of {}: {}", asker.path.display(), failure.message);
+        output::problem(&format!("ending the session of {}: {}", asker.path.display(), failure.message));
     }
     let (crash, triage, module) = result?;
     let answer = json!({ "open": answer, "triage": triage });
-    let (symbols, images) = (asker.symbols, asker.images);
-    Ok(Triaged { path: asker.path, opened, crash, symbols, images, module, answer })
+    let own = |path: Option<String>| path.map(|path| output::shown(&path).into_owned());
+    let (symbols, images) = (own(asker.symbols), own(asker.images));
+    Ok(Triaged { path: shown_path(&asker.path), opened, crash, symbols, images, module, answer })
 }
 
 /// One JSON object of a dump.
@@ -267,7 +270,7 @@ impl Printer<'_> {
                 output::line(&report::short(triaged, self.style));
             }
             Ok(triaged) => output::line(&report::full(triaged, self.style)),
-            Err(failure) => eprintln!("windbg-mcp: {}", report::failure(failure)),
+            Err(failure) => output::problem(&report::failure(failure)),
         });
     }
 }
@@ -281,7 +284,7 @@ fn at_once(supervisor: &Supervisor) -> usize {
 /// Runs the subcommand: 0 when every dump was triaged, 1 when some were not.
 pub(crate) async fn run(asked: &Triage, supervisor: &Arc<Supervisor>) -> i32 {
     let (paths, trouble) = dumps::find(&asked.paths);
-    trouble.iter().for_each(|text| eprintln!("windbg-mcp: {}", plain(text)));
+    trouble.iter().for_each(|text| output::problem(&plain(text)));
     let bar = bar(paths.len());
     let printer = Printer { asked, style: Style::of_stdout(), bar: bar.clone(), several: paths.len() > 1 };
     let client = supervisor.client("cli");

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::counts::Counts;
 use crate::filter::Filter;
+use crate::pairs::mask_pairs;
 use crate::secret;
 use crate::shape::{self, Shape};
 use crate::value::Pass;
@@ -35,6 +36,21 @@ impl Redactor {
         self.filter.is_some()
     }
 
+    /// Whether anything could be taken out at all.
+    #[must_use]
+    pub fn acts(&self) -> bool {
+        self.filter.is_some() || secret::any()
+    }
+
+    /// A line of a log as it may leave: also without what looks like a secret (spec 30 section 12.4).
+    #[must_use]
+    pub fn log_line<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.text(text) {
+            Cow::Borrowed(text) => mask_pairs(text),
+            Cow::Owned(text) => Cow::Owned(mask_pairs(&text).into_owned()),
+        }
+    }
+
     /// `text` as it may leave.
     #[must_use]
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
@@ -57,7 +73,7 @@ impl Redactor {
     pub fn value(&self, value: &mut Value, shape: &Shape) -> Counts {
         let filter = self.filter.as_deref();
         let mut pass = Pass { filter, shape, counts: Counts::default() };
-        if filter.is_some() || secret::any() {
+        if self.acts() {
             pass.value(value, shape::ROOT, "", &mut Vec::new());
         }
         pass.counts
@@ -66,14 +82,19 @@ impl Redactor {
     /// The first token of this run's filter in a string of `args`: it stands for a value the caller
     /// never saw, so a call with it means nothing.
     #[must_use]
-    pub fn token_in(&self, args: &Value) -> Option<String> {
-        let filter = self.filter.as_deref()?;
-        match args {
-            Value::String(text) => filter.tokens(text).first().map(|range| text[range.clone()].to_owned()),
-            Value::Array(items) => items.iter().find_map(|item| self.token_in(item)),
-            Value::Object(members) => members.values().find_map(|value| self.token_in(value)),
-            Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    pub fn token_in(&self, args: &Map<String, Value>) -> Option<String> {
+        fn inside(filter: &Filter, value: &Value) -> Option<String> {
+            match value {
+                Value::String(text) => {
+                    filter.tokens(text).first().map(|range| text[range.clone()].to_owned())
+                }
+                Value::Array(items) => items.iter().find_map(|item| inside(filter, item)),
+                Value::Object(members) => members.values().find_map(|value| inside(filter, value)),
+                Value::Null | Value::Bool(_) | Value::Number(_) => None,
+            }
         }
+        let filter = self.filter.as_deref()?;
+        args.values().find_map(|value| inside(filter, value))
     }
 
     /// What the filter replaced in this run.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use serde::{Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// What stands where a secret was.
 pub const MASK: &str = "<redacted>";
@@ -107,18 +107,20 @@ pub(crate) fn mask_counted<'a>(text: &'a str, count: &mut u64) -> Cow<'a, str> {
 
 /// Remembers the secrets in a call's arguments: `key` and `password` of a `connection` string, and
 /// members called `password`, `token` or `secret`.
-pub fn learn_arguments(args: &Value) {
-    match args {
-        Value::Object(members) => {
-            for (name, value) in members {
-                match value {
-                    Value::String(text) if name.eq_ignore_ascii_case("connection") => connection(text),
-                    Value::String(text) if is_secret(name) => drop(Secret::new(text.trim())),
-                    inner => learn_arguments(inner),
-                }
-            }
+pub fn learn_arguments(args: &Map<String, Value>) {
+    for (name, value) in args {
+        match value {
+            Value::String(text) if name.eq_ignore_ascii_case("connection") => connection(text),
+            Value::String(text) if is_secret(name) => drop(Secret::new(text.trim())),
+            inner => learn_value(inner),
         }
-        Value::Array(items) => items.iter().for_each(learn_arguments),
+    }
+}
+
+fn learn_value(value: &Value) {
+    match value {
+        Value::Object(members) => learn_arguments(members),
+        Value::Array(items) => items.iter().for_each(learn_value),
         _ => {}
     }
 }
@@ -184,11 +186,12 @@ mod tests {
 
     #[test]
     fn arguments_teach_their_secrets() {
-        learn_arguments(&json!({
+        let args = json!({
             "connection": "net:port=50000, KEY = q1.w2.e3.r4 ,target=host",
             "deep": [{ "Password": "hunter2hunter2" }],
             "key": "ntkrnlmp.pdb/1",
-        }));
+        });
+        learn_arguments(args.as_object().unwrap());
         assert_eq!(
             mask_secrets("q1.w2.e3.r4 hunter2hunter2 ntkrnlmp.pdb/1 host"),
             "<redacted> <redacted> ntkrnlmp.pdb/1 host"

@@ -1,7 +1,12 @@
 //! What a call answers, and how a tool's value becomes it.
 
+use std::borrow::Cow;
+
+use redaction::Redactor;
 use serde_json::{Map, Value, json};
 use tools::{Category, Surface, ToolEntry, ToolError};
+
+use crate::egress;
 
 /// The answer of one tool call, ready for any transport.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +37,18 @@ fn did_you_mean(near: &[&str]) -> String {
 pub(crate) const NO_WORKER: &str = "no_worker";
 
 impl CallResult {
-    /// The error branch; `next` narrowed to `surface`.
+    /// The error branch as it may leave; `next` narrowed to `surface`.
+    #[must_use]
+    pub(crate) fn failure(error: ToolError, surface: &Surface, redactor: &Redactor) -> Self {
+        let (error, counts) = egress::error(redactor, error);
+        let mut result = Self::error(&error, surface);
+        if let Some(Value::Object(answer)) = &mut result.structured {
+            egress::report(answer, &counts);
+        }
+        result
+    }
+
+    /// The error branch as it is; `next` narrowed to `surface`.
     #[must_use]
     pub fn error(error: &ToolError, surface: &Surface) -> Self {
         let error = error.clone().told(surface);
@@ -87,17 +103,25 @@ pub(crate) fn prefix(text: &str, bound: usize) -> &str {
 /// A tool's success for `surface`; `interrupted` when a break cut it.
 pub(crate) fn finish(
     tool: &ToolEntry,
-    data: Value,
+    mut data: Value,
     interrupted: bool,
     surface: &Surface,
     bound: usize,
+    redactor: &Redactor,
 ) -> Result<CallResult, ToolError> {
+    let mut counts = egress::value(redactor, tool, &mut data);
     let mut text = tool.render(&data, surface).map_err(|error| {
         tracing::error!(tool = tool.name, %error, "a result did not render");
         ToolError::new(Category::Internal, format!("{error}; this is a bug, please report it"))
     })?;
     if text.contains(|c: char| c.is_control() && c != '\n') {
         text = printable(&text);
+    }
+    // Raw text once more: what its type could not tell, its lines may.
+    if tool.raw
+        && let Cow::Owned(filtered) = redactor.counted(&text, &mut counts)
+    {
+        text = filtered;
     }
     if text.len() > bound {
         let (kept, whole) = (prefix(&text, bound).len(), text.len());
@@ -109,6 +133,7 @@ pub(crate) fn finish(
     if interrupted {
         text.push_str("\n[interrupted on request, partial]");
     }
+    text.push_str(&egress::footer(&counts));
     let next = tool.next(&data, surface);
     if !next.is_empty() {
         text.push_str(&format!("\nNext: {}.", next.join(", ")));
@@ -122,6 +147,9 @@ pub(crate) fn finish(
     })?;
     if interrupted && let Value::Object(answer) = &mut structured {
         answer.insert("interrupted".into(), Value::Bool(true));
+    }
+    if let Value::Object(answer) = &mut structured {
+        egress::report(answer, &counts);
     }
     if !next.is_empty()
         && let Value::Object(answer) = &mut structured
@@ -171,16 +199,17 @@ mod tests {
     #[test]
     fn a_cut_success_says_so_and_a_raw_one_has_no_structure() {
         let data = json!({ "text": "half" });
-        let whole = finish(execute(), data.clone(), false, &Surface::all(), 1 << 20).unwrap();
+        let whole =
+            finish(execute(), data.clone(), false, &Surface::all(), 1 << 20, &Redactor::none()).unwrap();
         assert_eq!((whole.text.as_str(), whole.structured, whole.is_error), ("half", None, false));
-        let cut = finish(execute(), data, true, &Surface::all(), 1 << 20).unwrap();
+        let cut = finish(execute(), data, true, &Surface::all(), 1 << 20, &Redactor::none()).unwrap();
         assert_eq!(cut.text, "half\n[interrupted on request, partial]");
     }
 
     #[test]
     fn escape_sequences_of_a_dump_do_not_reach_a_terminal() {
         let data = json!({ "text": "\u{1b}[31ma\tb\n\u{9b}c\u{7}" });
-        let whole = finish(execute(), data, false, &Surface::all(), 1 << 20).unwrap();
+        let whole = finish(execute(), data, false, &Surface::all(), 1 << 20, &Redactor::none()).unwrap();
         assert_eq!(whole.text, ".[31ma\tb\n.c.");
         let error = CallResult::error(&ToolError::invalid("\u{1b}]0;x\u{7}"), &Surface::all());
         assert_eq!(error.text, ".]0;x.");
@@ -191,14 +220,22 @@ mod tests {
     fn a_cut_success_says_so_in_both_halves() {
         let data = json!({ "records": [], "matched": 0, "next_since": 0, "held": 0, "capacity": 1 });
         let log = tools::find("server_log").unwrap();
-        let cut = finish(log, data, true, &Surface::all(), 1 << 20).unwrap();
+        let cut = finish(log, data, true, &Surface::all(), 1 << 20, &Redactor::none()).unwrap();
         assert!(cut.text.ends_with("[interrupted on request, partial]"), "{}", cut.text);
         assert_eq!(cut.structured.unwrap()["interrupted"], true);
     }
 
     #[test]
     fn a_long_raw_text_is_cut_and_says_how_much_there_was() {
-        let long = finish(execute(), json!({ "text": "é".repeat(100) }), false, &Surface::all(), 31).unwrap();
+        let long = finish(
+            execute(),
+            json!({ "text": "é".repeat(100) }),
+            false,
+            &Surface::all(),
+            31,
+            &Redactor::none(),
+        )
+        .unwrap();
         assert!(
             long.text.starts_with(&"é".repeat(15)) && !long.text.contains(&"é".repeat(16)),
             "{}",
@@ -211,9 +248,9 @@ mod tests {
     fn a_typed_answer_past_the_bound_is_an_error_that_names_the_way_out() {
         let tool = tools::find("session_status").unwrap();
         let page = json!({ "sessions": [], "max_sessions": 4 });
-        let answer = finish(tool, page.clone(), false, &Surface::all(), 1 << 20).unwrap();
+        let answer = finish(tool, page.clone(), false, &Surface::all(), 1 << 20, &Redactor::none()).unwrap();
         assert_eq!(answer.structured.unwrap()["status"], "ok");
-        let error = finish(tool, page, false, &Surface::all(), 10).unwrap_err();
+        let error = finish(tool, page, false, &Surface::all(), 10, &Redactor::none()).unwrap_err();
         assert_eq!((error.category, error.reason.as_deref()), (Category::Debugger, Some("answer_too_large")));
         let narrowed = too_large(tools::find("read_memory").unwrap(), 2, 1);
         assert!(narrowed.message.contains("size"), "{}", narrowed.message);
@@ -221,7 +258,9 @@ mod tests {
 
     #[test]
     fn data_that_is_not_the_tools_output_is_internal() {
-        let error = finish(execute(), json!({ "text": 1 }), false, &Surface::all(), 1 << 20).unwrap_err();
+        let error =
+            finish(execute(), json!({ "text": 1 }), false, &Surface::all(), 1 << 20, &Redactor::none())
+                .unwrap_err();
         assert_eq!(error.category, Category::Internal);
     }
 

@@ -3,16 +3,19 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
+use redaction::Redactor;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use tools::sessions::SymbolSettings;
 use tools::tool::Run;
-use tools::{Admission, Category, Sessions, Surface, ToolError};
+use tools::{Admission, Category, Sessions, Surface, ToolEntry, ToolError};
 
 use crate::answer::{self, CallFailure, CallResult, NO_WORKER};
 use crate::call::Reply;
+use crate::egress::{self, Filtered};
 use crate::open::deadline;
 use crate::progress::{Milestones, ProgressSink, relay};
+use crate::recording::{Recording, Routed};
 use crate::scope::Scope;
 use crate::session::Session;
 use crate::{Shared, lock};
@@ -58,8 +61,26 @@ impl Client {
         progress: Option<Arc<dyn ProgressSink>>,
         cancel: CancellationToken,
     ) -> Result<CallResult, CallFailure> {
+        let recording = Recording::begin(&self.shared, &self.id, name, args.as_ref());
+        let answered = self.answer(name, args, surface, progress, cancel, recording.routed()).await;
+        recording.end(tools::find(name), &answered);
+        answered
+    }
+
+    /// Everything it answers has passed the redactor.
+    async fn answer(
+        self: &Arc<Self>,
+        name: &str,
+        args: Option<Map<String, Value>>,
+        surface: &Surface,
+        progress: Option<Arc<dyn ProgressSink>>,
+        cancel: CancellationToken,
+        routed: Routed,
+    ) -> Result<CallResult, CallFailure> {
+        let redactor = self.redactor();
+        let failed = |error: ToolError| Ok(CallResult::failure(error, surface, redactor));
         if let Some(error) = tools::catalogue::not_served(name, surface) {
-            return Ok(CallResult::error(&error, surface));
+            return failed(error);
         }
         let Some(entry) = tools::find(name) else {
             let names: Vec<&'static str> = surface.entries().map(|entry| entry.name).collect();
@@ -67,33 +88,73 @@ impl Client {
             let near = tools::admit::nearest_few(&name, &names);
             return Err(CallFailure::UnknownTool { name, near });
         };
+        if let Some(token) = args.as_ref().and_then(|args| redactor.token_in(args)) {
+            return failed(stands_for_something(&token));
+        }
         let admission = match tools::admit(entry, args) {
             Ok(admission) => admission,
-            Err(error) => return Ok(CallResult::error(&error, surface)),
+            Err(error) => return failed(error),
         };
         let (client, interval) = (Arc::clone(self), self.shared.config.heartbeat);
-        let answer = relay(progress, interval, |milestones| run(client, admission, milestones, cancel)).await;
+        let progress = progress
+            .map(|sink| Arc::new(Filtered { redactor: redactor.clone(), sink }) as Arc<dyn ProgressSink>);
+        let scoped = |milestones| (client.scope(entry.name, milestones, cancel, routed), admission);
+        let answer = relay(progress, interval, |milestones| {
+            let (scope, admission) = scoped(milestones);
+            run(scope, admission)
+        })
+        .await;
         let bound = self.shared.config.answer_bytes;
-        let finished =
-            answer.and_then(|reply| answer::finish(entry, reply.data, reply.interrupted, surface, bound));
+        let finished = answer
+            .and_then(|reply| answer::finish(entry, reply.data, reply.interrupted, surface, bound, redactor));
         match finished {
             Ok(result) => Ok(result),
             Err(error) if error.reason.as_deref() == Some(NO_WORKER) => {
-                Err(CallFailure::NoWorker(error.message))
+                Err(CallFailure::NoWorker(redactor.log_line(&error.message).into_owned()))
             }
-            Err(error) => Ok(CallResult::error(&error, surface)),
+            Err(error) => failed(error),
         }
+    }
+
+    /// What every message to this client passes; for whoever says something beside the tools.
+    #[must_use]
+    pub fn redactor(&self) -> &Redactor {
+        &self.shared.config.redactor
+    }
+
+    /// The last 256 KiB of whole lines of this run's transcript, of this client's own records;
+    /// `None` when no transcript is kept.
+    #[must_use]
+    pub fn transcript(&self) -> Option<String> {
+        self.shared.config.transcript.as_ref().map(|recorder| recorder.recent(&self.id))
+    }
+
+    /// A typed value of `tool` as it may leave, for an answer that is no call's.
+    #[must_use]
+    pub fn redacted(&self, tool: &ToolEntry, mut value: Value) -> Value {
+        let counts = egress::value(self.redactor(), tool, &mut value);
+        if let Value::Object(answer) = &mut value {
+            egress::report(answer, &counts);
+        }
+        value
     }
 
     /// The client's sessions as tools see them, for one call that is no tool's (resources, tests);
     /// its call timeout runs from now.
     #[must_use]
     pub fn sessions(self: &Arc<Self>) -> Arc<dyn Sessions> {
-        Arc::new(self.scope("call", Milestones::none(), CancellationToken::new()))
+        Arc::new(self.scope("call", Milestones::none(), CancellationToken::new(), Routed::default()))
     }
 
-    fn scope(self: &Arc<Self>, tool: &str, milestones: Milestones, cancel: CancellationToken) -> Scope {
+    fn scope(
+        self: &Arc<Self>,
+        tool: &str,
+        milestones: Milestones,
+        cancel: CancellationToken,
+        routed: Routed,
+    ) -> Scope {
         Scope {
+            routed,
             client: Arc::clone(self),
             tool: tool.to_owned(),
             milestones,
@@ -123,12 +184,16 @@ impl Client {
     }
 }
 
-async fn run(
-    client: Arc<Client>,
-    admission: Admission,
-    milestones: Milestones,
-    cancel: CancellationToken,
-) -> Result<Reply, ToolError> {
+/// The refusal of an argument with a token of the redaction filter in it.
+fn stands_for_something(token: &str) -> ToolError {
+    let message = format!(
+        "{token} stands for a value that the redaction rules of this server keep back; it names nothing here. Use \
+         what does not contain it: an address, a module, a session"
+    );
+    ToolError::invalid(message).because("redacted_value")
+}
+
+async fn run(scope: Scope, admission: Admission) -> Result<Reply, ToolError> {
     let whole = |data: Value| Reply { data, interrupted: false };
     match admission.entry.run {
         Run::Pure(run) => {
@@ -136,7 +201,7 @@ async fn run(
             joined(admission.entry.name, task.await).map(whole)
         }
         Run::Sessions(run) => {
-            let scope = Arc::new(client.scope(admission.entry.name, milestones, cancel));
+            let scope = Arc::new(scope);
             // A task of its own, so that a panic in it is this call's only; ended with this call.
             let mut task = tokio::task::JoinSet::new();
             task.spawn(run(scope, admission.args));
@@ -145,7 +210,7 @@ async fn run(
                 None => Err(ToolError::new(Category::Internal, "the call vanished; please report it")),
             }
         }
-        Run::Worker(_) => client.scope(admission.entry.name, milestones, cancel).run_tool(admission).await,
+        Run::Worker(_) => scope.run_tool(admission).await,
     }
 }
 

@@ -1,9 +1,12 @@
 //! Figures of spec 10 section 1.6 and what overrides them.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use redaction::Redactor;
 use tools::EngineChoice;
+use transcript::Recorder;
 
 /// How a supervisor behaves. [`Config::default`] has the documented figures.
 #[derive(Clone, Debug)]
@@ -46,6 +49,10 @@ pub struct Config {
     pub answer_bytes: usize,
     /// How long the result of an abandoned call waits to be collected.
     pub kept_for: Duration,
+    /// What no message leaves without.
+    pub redactor: Redactor,
+    /// The transcript, when one is kept.
+    pub transcript: Option<Arc<Recorder>>,
 }
 
 impl Default for Config {
@@ -70,6 +77,8 @@ impl Default for Config {
             log_records: 1000,
             answer_bytes: 1 << 20,
             kept_for: Duration::from_secs(900),
+            redactor: Redactor::none(),
+            transcript: None,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use channel::Op;
 use tools::sessions::Ended;
 use tools::{Category, ToolError};
+use transcript::Event;
 
 use crate::session::{Gate, Phase, Session};
 
@@ -35,7 +36,14 @@ impl Session {
             state.ending = true;
         }
         let batch = self.announce().await;
-        Ok(self.release(self.shared.config.release_grace, batch).await)
+        let ended = self.release(self.shared.config.release_grace, batch).await;
+        self.tell_end(ended.released, ended.worker_terminated, ended.waited_ms);
+        Ok(ended)
+    }
+
+    fn tell_end(&self, released: bool, worker_terminated: bool, waited_ms: Option<u64>) {
+        let session = self.id.clone();
+        self.record(Event::SessionEnd { session, released, worker_terminated, waited_ms });
     }
 
     /// Says that the session is to end before it is: a batch that runs stops at its next step and
@@ -50,7 +58,11 @@ impl Session {
         };
         let within = Duration::from_millis(within.unwrap_or(0)).min(self.shared.config.call_timeout);
         if !within.is_zero() {
-            tracing::info!(session = self.id, "batch abandoned: it has {} ms to clean up", within.as_millis());
+            tracing::info!(
+                session = self.id,
+                "batch abandoned: it has {} ms to clean up",
+                within.as_millis()
+            );
         }
         within
     }
@@ -133,10 +145,12 @@ impl Session {
         tokio::spawn(async move {
             let grace = self.shared.config.release_grace;
             self.hang_up.cancel();
-            if !self.exits_within(grace).await {
+            let released = self.exits_within(grace).await;
+            if !released {
                 self.kill.cancel();
                 self.exits_within(EXIT).await;
             }
+            self.tell_end(released, !released, None);
         });
     }
 
@@ -148,9 +162,11 @@ impl Session {
         self.hang_up.cancel();
         let mut exited = self.exited.subscribe();
         let gone = async { exited.wait_for(|gone| *gone).await.is_ok() };
-        if self.patiently(batch, self.shared.config.shutdown_grace, gone).await != Some(true) {
+        let released = self.patiently(batch, self.shared.config.shutdown_grace, gone).await == Some(true);
+        if !released {
             self.kill.cancel();
             self.exits_within(EXIT).await;
         }
+        self.tell_end(released, !released, None);
     }
 }

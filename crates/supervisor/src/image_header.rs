@@ -33,6 +33,11 @@ fn regular(path: &Path) -> Option<File> {
     File::open(path).ok()
 }
 
+/// Whether a file begins as PE images do.
+pub(crate) fn is_image(path: &Path) -> bool {
+    regular(path).and_then(|mut file| read::<2>(&mut file, 0)).is_some_and(|magic| magic == *b"MZ")
+}
+
 /// The machine of a PE file.
 pub(crate) fn pe_machine(path: &Path) -> Option<u16> {
     let mut file = regular(path)?;

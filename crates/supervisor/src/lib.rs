@@ -21,6 +21,7 @@ mod attend;
 mod call;
 mod client;
 mod config;
+mod egress;
 mod end;
 mod engine_install;
 mod image;
@@ -29,6 +30,7 @@ mod log;
 mod open;
 mod process;
 mod progress;
+mod recording;
 mod runs;
 mod scope;
 mod session;
@@ -38,7 +40,7 @@ mod wine;
 mod wine_server;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use answer::{CallFailure, CallResult};
@@ -55,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) log: Arc<LogRing>,
     closing: AtomicBool,
+    /// Requests of this run, as the transcript numbers them.
+    requests: AtomicU64,
 }
 
 impl Shared {
@@ -86,13 +90,20 @@ impl Supervisor {
     /// A supervisor that files worker records in `log`, which a [`RingLayer`] may share.
     #[must_use]
     pub fn with_log(config: Config, log: Arc<LogRing>) -> Arc<Self> {
-        let shared = Arc::new(Shared { config, log, closing: AtomicBool::new(false) });
+        let shared =
+            Arc::new(Shared { config, log, closing: AtomicBool::new(false), requests: AtomicU64::new(0) });
         Arc::new(Self { shared, clients: Mutex::default() })
     }
 
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.shared.config
+    }
+
+    /// What every message passes on its way out; for whoever says something beside the tools.
+    #[must_use]
+    pub fn redactor(&self) -> &redaction::Redactor {
+        &self.shared.config.redactor
     }
 
     #[must_use]
@@ -129,6 +140,12 @@ impl Supervisor {
     pub async fn shutdown(&self) {
         self.shared.closing.store(true, Ordering::Release);
         let clients: Vec<Arc<Client>> = lock(&self.clients).values().cloned().collect();
+        let held = clients.iter().map(|client| client.held().len()).sum();
+        self.shared.record(None, transcript::Event::Shutdown { sessions: held, client: None });
+        let taken_out = self.shared.config.redactor.totals();
+        if !taken_out.is_empty() {
+            tracing::info!("redacted in this run: {}", taken_out.words());
+        }
         let mut tasks = tokio::task::JoinSet::new();
         for session in clients.iter().flat_map(|client| client.held()) {
             tasks.spawn(async move { session.let_go().await });

@@ -5,6 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use redaction::Redactor;
 use tools::sessions::{LogPage, LogQuery, LogRecord};
 use tracing::field::{Field, Visit};
 use tracing_subscriber::layer::{Context, Layer};
@@ -16,6 +17,7 @@ const RECORD: usize = 4096;
 #[derive(Debug)]
 pub struct LogRing {
     capacity: usize,
+    redactor: Redactor,
     inner: Mutex<Inner>,
 }
 
@@ -49,11 +51,19 @@ pub(crate) fn now_ms() -> u64 {
 impl LogRing {
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        Self { capacity: capacity.max(1), inner: Mutex::default() }
+        Self::redacting(capacity, Redactor::none())
+    }
+
+    /// A ring whose records pass `redactor` as they are filed.
+    #[must_use]
+    pub fn redacting(capacity: usize, redactor: Redactor) -> Self {
+        Self { capacity: capacity.max(1), redactor, inner: Mutex::default() }
     }
 
     /// Adds a record; `session_id` only for what that session's worker wrote.
     pub fn push(&self, at_ms: u64, level: &str, session_id: Option<&str>, target: &str, message: &str) {
+        // Before the cut, which could leave half of what is looked for.
+        let message = &*self.redactor.log_line(message);
         let mut text = crate::answer::prefix(message, RECORD).to_owned();
         if text.len() < message.len() {
             text.push_str(&format!(" [{} bytes in all]", message.len()));

@@ -7,12 +7,14 @@ use std::time::Instant;
 use channel::Op;
 use tools::sessions::OpenedSession;
 use tools::{Category, OpenReport, OpenRequest, ToolError};
+use transcript::Event;
 
 use crate::answer::NO_WORKER;
 use crate::attend::attend;
 use crate::call;
 use crate::client::Client;
 use crate::image;
+use crate::image_header;
 use crate::lock;
 use crate::process;
 use crate::scope::Scope;
@@ -116,7 +118,10 @@ impl Scope {
             Some((session, call))
         });
         let (session, call) = match joined {
-            Some(joined) => joined,
+            Some((session, call)) => {
+                self.routed.note(&session.id);
+                (session, call)
+            }
             None => {
                 let session = self.begin(&request).await?;
                 let value = if session.under_wine { absolute(request)? } else { value };
@@ -184,6 +189,14 @@ impl Scope {
             held.all.push(Arc::clone(&session));
             held.forget(client.shared.config.history);
         }
+        self.routed.note(&session.id);
+        session.record(Event::SessionOpen {
+            session: session.id.clone(),
+            kind: kind(request).to_owned(),
+            target: session.shared.told(&session.aim),
+            engine: session.engine(),
+            engine_pid: pid,
+        });
         attend(&session, worker.child, worker.input, worker.output, outgoing);
         #[cfg(unix)]
         if let Some(prefix) = &image.prefix {
@@ -192,6 +205,18 @@ impl Scope {
         drop(slot);
         self.milestones.say(format!("engine worker started (pid {pid}); opening the target"));
         Ok(session)
+    }
+}
+
+/// What is being opened, as far as it is known before it is open.
+fn kind(request: &OpenRequest) -> &'static str {
+    match request {
+        OpenRequest::Dump { path, .. } if image_header::is_image(std::path::Path::new(path)) => "image",
+        OpenRequest::Dump { path, .. } if path.to_ascii_lowercase().ends_with(".run") => "trace",
+        OpenRequest::Dump { .. } => "dump",
+        OpenRequest::Launch(_) => "launch",
+        OpenRequest::Attach(_) => "process",
+        OpenRequest::Scripted { .. } => "scripted",
     }
 }
 

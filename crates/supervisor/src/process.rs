@@ -50,11 +50,14 @@ impl Lines {
     }
 }
 
-/// Secrets a launched debuggee must not inherit through its worker.
+/// Secrets a launched debuggee must not inherit through its worker, and what is the supervisor's
+/// alone.
 fn withheld(name: &str) -> bool {
     name == "WINDBG_MCP_PROFILES"
         || name.starts_with("WINDBG_MCP_PROFILE_")
         || name.starts_with("WINDBG_MCP_LISTEN_TOKEN")
+        || name.starts_with("WINDBG_MCP_TRANSCRIPT")
+        || name == "WINDBG_MCP_REDACT"
 }
 
 fn command(shared: &Shared, image: &Image) -> Command {
@@ -192,7 +195,14 @@ async fn start(shared: &Arc<Shared>, id: &str, image: &Image) -> Result<Worker, 
 mod tests {
     #[test]
     fn secrets_are_withheld_and_nothing_else() {
-        for name in ["WINDBG_MCP_PROFILES", "WINDBG_MCP_PROFILE_LAB_KEY", "WINDBG_MCP_LISTEN_TOKEN_FILE"] {
+        for name in [
+            "WINDBG_MCP_PROFILES",
+            "WINDBG_MCP_PROFILE_LAB_KEY",
+            "WINDBG_MCP_LISTEN_TOKEN_FILE",
+            "WINDBG_MCP_TRANSCRIPT",
+            "WINDBG_MCP_TRANSCRIPT_KEEP",
+            "WINDBG_MCP_REDACT",
+        ] {
             assert!(super::withheld(name), "{name}");
         }
         for name in ["PATH", "WINDBG_MCP_ENGINE_DIR", "RUST_LOG"] {

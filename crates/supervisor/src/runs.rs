@@ -8,6 +8,7 @@ use control::StopRecord;
 use serde_json::Value;
 use tools::sessions::{BrokenIn, InterruptOutcome, StartedRun, WaitedRun};
 use tools::{Category, ToolError};
+use transcript::Event;
 
 use crate::call::Answer;
 use crate::lock;
@@ -82,6 +83,9 @@ impl Scope {
         }
         let held = lock(&self.client.sessions);
         let found = held.all.iter().find(|session| session.has_run(execution));
+        if let Some(session) = found {
+            self.routed.note(&session.id);
+        }
         found.cloned().ok_or_else(|| {
             let shown: String = execution.chars().take(64).collect();
             let message = format!(
@@ -157,6 +161,27 @@ impl Scope {
 
     /// Has the worker break the running job, or `job` and no other.
     pub(crate) async fn ask_interrupt(
+        &self,
+        session: &Session,
+        job: Option<u64>,
+    ) -> Result<(InterruptOutcome, Option<String>), ToolError> {
+        let asked = self.ask_break(session, job).await;
+        let (delivered, detail) = match &asked {
+            Ok((outcome, tool)) => {
+                let delivered =
+                    matches!(outcome, InterruptOutcome::Raised | InterruptOutcome::AlreadyPending);
+                let tool = tool.as_deref().map(|tool| format!(" ({tool})")).unwrap_or_default();
+                let word = serde_json::to_value(outcome).unwrap_or_default();
+                (delivered, format!("{}{tool}", word.as_str().unwrap_or_default()))
+            }
+            Err(error) => (false, error.message.clone()),
+        };
+        let detail = Some(session.shared.told(&detail));
+        session.record(Event::Interrupt { session: session.id.clone(), delivered, detail });
+        asked
+    }
+
+    async fn ask_break(
         &self,
         session: &Session,
         job: Option<u64>,

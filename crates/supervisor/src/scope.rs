@@ -12,11 +12,13 @@ use tools::sessions::{
     WaitedRun,
 };
 use tools::{Admission, Category, OpenRequest, Sessions, ToolError};
+use transcript::Event;
 
 use crate::call::{self, Answer, Call, Reply};
 use crate::client::Client;
 use crate::lock;
 use crate::progress::Milestones;
+use crate::recording::Routed;
 use crate::session::{Ask, Effects, Gate, Session};
 
 /// After its caller's time ran out, a queued job has so long to be taken back.
@@ -28,6 +30,7 @@ pub(crate) struct Scope {
     pub(crate) milestones: Milestones,
     pub(crate) cancel: CancellationToken,
     pub(crate) deadline: Instant,
+    pub(crate) routed: Routed,
 }
 
 /// Gives a call up when its caller stops waiting in any way.
@@ -61,13 +64,21 @@ impl Scope {
                 );
                 ToolError::new(Category::StaleSession, message).then(&["open_dump", "session_status"])
             })?;
+            self.routed.note(&session.id);
             return Ok((session, Gate::Named));
         }
-        let current = self.client.live().into_iter().find(|session| !session.state().ending);
+        let current = self.current();
+        if let Some(session) = &current {
+            self.routed.note(&session.id);
+        }
         current.map(|session| (session, Gate::Default)).ok_or_else(|| {
             ToolError::new(Category::StaleSession, "no session is open; open a target first")
                 .then(&["open_dump"])
         })
+    }
+
+    fn current(&self) -> Option<Arc<Session>> {
+        self.client.live().into_iter().find(|session| !session.state().ending)
     }
 
     /// Queues an operation, or joins the same one whose caller gave up, and waits.
@@ -134,12 +145,17 @@ impl Scope {
     }
 
     fn timed_out(&self, session: &Session) -> ToolError {
+        let budget = self.client.shared.config.call_timeout;
+        session.record(Event::CallTimeout {
+            session: session.id.clone(),
+            budget_ms: u64::try_from(budget.as_millis()).unwrap_or(u64::MAX),
+        });
         let message = format!(
             "{tool} gave no answer within {seconds} s. It goes on in session {id} and was not cancelled. Make the \
              same call again to wait for it and collect its answer: it is not run twice. session_status shows \
              whether it still runs, interrupt cuts it short",
             tool = self.tool,
-            seconds = self.client.shared.config.call_timeout.as_secs(),
+            seconds = budget.as_secs(),
             id = session.id,
         );
         ToolError::new(Category::Timeout, message).about(&session.id).then(&[
@@ -180,7 +196,7 @@ impl Sessions for Scope {
     }
 
     async fn status(&self, session: Option<&str>) -> Result<StatusPage, ToolError> {
-        let current = self.resolve(None).ok().map(|(session, _)| session.id.clone());
+        let current = self.current().map(|session| session.id.clone());
         let row = |session: &Arc<Session>| session.row(current.as_deref() == Some(session.id.as_str()));
         let asked = session.map(|id| self.client.named(id));
         let sessions = match &asked {
@@ -191,6 +207,7 @@ impl Sessions for Scope {
             sessions,
             max_sessions: u32::try_from(self.client.shared.config.sessions).unwrap_or(u32::MAX),
             unknown_handle: matches!(asked, Some(None)),
+            redactions: self.client.shared.config.redactor.totals().redactions,
         })
     }
 

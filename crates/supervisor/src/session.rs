@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tools::sessions::{BusyRow, SessionRow};
 use tools::{Category, ToolError};
+use transcript::Event;
 
 use crate::call::{Answer, Call, Reply};
 use crate::client::Client;
@@ -222,6 +223,8 @@ impl Session {
         state.phase = phase;
         state.since = Instant::now();
         state.why = why.map(ToOwned::to_owned);
+        let detail = why.map(|why| self.shared.told(why));
+        self.record(Event::SessionState { session: self.id.clone(), state: phase.name().to_owned(), detail });
     }
 
     /// Why a call that came by `gate` may not run now.
@@ -461,6 +464,7 @@ impl Session {
         let mut state = self.state();
         if state.phase.live() {
             state.lost = true;
+            self.record(Event::WorkerLost { session: self.id.clone(), detail: self.shared.told(how) });
             self.advance(&mut state, Phase::Closed, Some(&format!("worker lost: {how}")));
         }
         let calls = std::mem::take(&mut state.calls);
@@ -486,6 +490,10 @@ impl Session {
         let error =
             ToolError::new(Category::WorkerLost, message).about(&self.id).then(&["open_dump", "server_log"]);
         if memory { error.because("memory_bound") } else { error }
+    }
+
+    pub(crate) fn engine(&self) -> String {
+        self.state().engine.clone()
     }
 
     /// Why its engine serves it.

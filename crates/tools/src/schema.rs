@@ -124,7 +124,7 @@ pub fn output<O: JsonSchema>() -> Value {
     each_schema(&mut root, &|map| {
         without_null(map);
         one_enum(map);
-        for prose in ["description", "examples", "default"] {
+        for prose in ["description", "examples", "default", "x-verbatim"] {
             map.remove(prose);
         }
     });
@@ -136,6 +136,12 @@ pub fn output<O: JsonSchema>() -> Value {
         map.insert("$defs".into(), definitions);
     }
     schema
+}
+
+/// The schema of `O` as its type says it, annotations of our own included.
+#[must_use]
+pub fn typed<O: JsonSchema>() -> Value {
+    Value::from(generator(false).into_root_schema_for::<O>())
 }
 
 fn add_status(map: &mut Map<String, Value>, status: &str) {

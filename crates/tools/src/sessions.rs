@@ -149,6 +149,8 @@ pub struct StatusPage {
     pub max_sessions: u32,
     /// The handle asked for names nothing this server remembers.
     pub unknown_handle: bool,
+    /// What the redaction filter took out in this run, by the names of its rules.
+    pub redactions: std::collections::BTreeMap<String, u64>,
 }
 
 /// What of the log is wanted (spec 10 section 5.10).

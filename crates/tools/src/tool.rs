@@ -117,8 +117,16 @@ pub trait Tool: 'static {
     fn next(_output: &Self::Output) -> &'static [&'static str] {
         &[]
     }
+    /// Whether this answer, which is one, is marked as an error all the same (spec 20 section 2.7).
+    fn is_error(_output: &Value) -> bool {
+        false
+    }
     /// The text half, a pure function of the typed value.
     fn render(output: &Self::Output, surface: &Surface) -> String;
+    /// What a transcript tells of the answer beside itself: stops, changes of the target.
+    fn derived(_output: &Self::Output) -> Vec<transcript::Derived> {
+        Vec::new()
+    }
 }
 
 /// A tool that runs in the supervisor and needs no session.
@@ -173,11 +181,14 @@ pub struct ToolEntry {
     /// Made once: every call is checked against it.
     pub(crate) input: LazyLock<Value>,
     pub(crate) output: LazyLock<Value>,
+    pub(crate) typed: LazyLock<Value>,
     pub(crate) loosen: fn(&mut Map<String, Value>),
     pub(crate) check: fn(&Value) -> Result<(), Vec<String>>,
     pub(crate) retires: fn(&Value) -> bool,
     pub(crate) next: fn(&Value) -> &'static [&'static str],
     pub(crate) render: fn(&Value, &Surface) -> Result<String, String>,
+    pub(crate) is_error: fn(&Value) -> bool,
+    pub(crate) derived: fn(&Value) -> Vec<transcript::Derived>,
 }
 
 fn parse<T: Tool>(args: Value) -> Result<T::Params, ToolError> {
@@ -204,6 +215,7 @@ impl ToolEntry {
             run,
             input: LazyLock::new(crate::schema::input::<T::Params>),
             output: LazyLock::new(crate::schema::output::<T::Output>),
+            typed: LazyLock::new(crate::schema::typed::<T::Output>),
             loosen: T::loosen,
             check: |args| match serde_json::from_value::<T::Params>(args.clone()) {
                 Ok(params) => T::check(&params),
@@ -216,10 +228,16 @@ impl ToolEntry {
             next: |data| {
                 serde_json::from_value::<T::Output>(data.clone()).map_or(&[], |output| T::next(&output))
             },
+            is_error: T::is_error,
             render: |data, surface| {
                 serde_json::from_value::<T::Output>(data.clone())
                     .map(|output| T::render(&output, surface))
                     .map_err(|error| format!("result of {}: {error}", T::NAME))
+            },
+            derived: |data| {
+                serde_json::from_value::<T::Output>(data.clone())
+                    .map(|output| T::derived(&output))
+                    .unwrap_or_default()
             },
         }
     }
@@ -259,6 +277,19 @@ impl ToolEntry {
         (!self.raw).then(|| &*self.output)
     }
 
+    /// The schema of the result's type with what only this product reads: which strings are
+    /// vocabulary (`x-verbatim`). Never served.
+    #[must_use]
+    pub fn typed_schema(&self) -> &Value {
+        &self.typed
+    }
+
+    /// What a transcript tells of `data`, a result of this tool, beside itself.
+    #[must_use]
+    pub fn derived(&self, data: &Value) -> Vec<transcript::Derived> {
+        (self.derived)(data)
+    }
+
     #[must_use]
     pub fn description(&self, surface: &Surface) -> String {
         crate::prose::render(self.prose, surface)
@@ -276,6 +307,12 @@ impl ToolEntry {
     #[must_use]
     pub fn next(&self, data: &Value, surface: &Surface) -> Vec<&'static str> {
         (self.next)(data).iter().copied().filter(|name| surface.serves(name)).collect()
+    }
+
+    /// Whether an answer of this tool is marked as an error.
+    #[must_use]
+    pub fn is_error(&self, data: &Value) -> bool {
+        (self.is_error)(data)
     }
 
     /// The text of a result.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
+use redaction::{Redactor, Shape};
 use serde_json::Value;
 
 use crate::event::Event;
@@ -94,6 +95,25 @@ impl Reading {
             }
             *left = left.checked_sub(read as u64).ok_or(Unrenderable::TooLarge)?;
             self.line(&line);
+        }
+    }
+
+    /// Passes every text through `redactor`: for a transcript kept without its rules.
+    pub fn redact(&mut self, redactor: &Redactor) {
+        let shape = Shape::untyped();
+        for record in &mut self.records {
+            let (texts, words) = record.event.strings();
+            for text in texts {
+                text.text = redactor.text(&text.text).into_owned();
+            }
+            for word in words {
+                *word = redactor.text(word).into_owned();
+            }
+            if let Event::ToolRequest { args: Some(value), .. }
+            | Event::ToolResult { data: Some(value), .. } = &mut record.event
+            {
+                redactor.value(value, &shape);
+            }
         }
     }
 

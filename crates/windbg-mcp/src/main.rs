@@ -2,6 +2,7 @@
 
 mod engines;
 mod logging;
+mod recording;
 mod serve;
 
 use std::process::ExitCode;
@@ -20,7 +21,12 @@ fn main() -> ExitCode {
     }
     let arguments = cli::Arguments::from_command_line(env!("WINDBG_MCP_BUILD"));
     let serving = arguments.serves();
-    let log = match logging::start(serving) {
+    let redactor = match arguments.redact().map(|path| redaction::Filter::load(&path)) {
+        None => redaction::Redactor::none(),
+        Some(Ok(filter)) => redaction::Redactor::with(filter),
+        Some(Err(error)) => return usage(&error.to_string()),
+    };
+    let log = match logging::start(serving, redactor.clone()) {
         Ok(log) => log,
         Err(error) => return usage(&error.to_string()),
     };
@@ -30,6 +36,10 @@ fn main() -> ExitCode {
     };
     if let Some(folder) = arguments.engine_dir() {
         config.engine_dir = Some(folder.to_owned());
+    }
+    config.redactor = redactor;
+    if arguments.opens_sessions() {
+        config.transcript = recording::start(&arguments);
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{records, refused};
+use super::{derived, records, refused};
 use crate::error::{Category, ToolError};
 use crate::prose::Fragment;
 use crate::routing::SessionId;
@@ -70,6 +70,10 @@ impl Tool for ClearBreakpoints {
         }
         text.push_str(&format!("\n{}", records::table(&output.remaining)));
         text
+    }
+
+    fn derived(output: &Cleared) -> Vec<transcript::Derived> {
+        derived::cleared(output)
     }
 }
 

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use target::capability::Resume;
 
-use super::{run, stops};
+use super::{derived, run, stops};
 use crate::error::ToolError;
 use crate::prose::Fragment;
 use crate::routing::SessionId;
@@ -39,6 +39,10 @@ impl Tool for Go {
 
     fn render(stop: &StopRecord, _: &Surface) -> String {
         stops::text(stop)
+    }
+
+    fn derived(stop: &StopRecord) -> Vec<transcript::Derived> {
+        derived::stop(stop)
     }
 }
 

@@ -4,6 +4,7 @@ mod break_in;
 mod breakpoints;
 mod clear_breakpoints;
 mod continue_async;
+mod derived;
 mod go;
 mod records;
 mod run_to_address;

@@ -6,7 +6,7 @@ use control::{RunTo, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{DEFAULT_MS, controlled, stops};
+use super::{DEFAULT_MS, controlled, derived, stops};
 use crate::error::ToolError;
 use crate::location::{self, Coordinate};
 use crate::prose::Fragment;
@@ -74,6 +74,10 @@ impl Tool for RunToAddress {
         text.push_str(&format!(" Wanted: {}.", output.target));
         stops::printed(&mut text, &output.output);
         text
+    }
+
+    fn derived(output: &RunTo) -> Vec<transcript::Derived> {
+        derived::run_to(output)
     }
 }
 

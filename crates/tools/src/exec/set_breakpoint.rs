@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use target::TargetError;
 
-use super::{records, refused};
+use super::{derived, records, refused};
 use crate::error::{Category, ToolError};
 use crate::location::{self, Coordinate};
 use crate::prose::Fragment;
@@ -116,6 +116,10 @@ impl Tool for SetBreakpoint {
             text.push_str(&format!("\n{}", records::table(all)));
         }
         text
+    }
+
+    fn derived(output: &Output) -> Vec<transcript::Derived> {
+        derived::set(&output.breakpoint, &output.replaced)
     }
 }
 

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use target::capability::Resume;
 
-use super::{run, stops};
+use super::{derived, run, stops};
 use crate::error::ToolError;
 use crate::prose::Fragment;
 use crate::routing::SessionId;
@@ -35,6 +35,10 @@ impl Tool for StepInto {
 
     fn render(stop: &StopRecord, _: &Surface) -> String {
         stops::text(stop)
+    }
+
+    fn derived(stop: &StopRecord) -> Vec<transcript::Derived> {
+        derived::stop(stop)
     }
 }
 

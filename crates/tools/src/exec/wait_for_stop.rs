@@ -9,6 +9,7 @@ use control::StopRecord;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::derived;
 use super::stops;
 use crate::error::ToolError;
 use crate::prose::Fragment;
@@ -72,6 +73,10 @@ impl Tool for WaitForStop {
                 )
             }
         }
+    }
+
+    fn derived(output: &Output) -> Vec<transcript::Derived> {
+        output.stop.as_ref().map(derived::stop).unwrap_or_default()
     }
 }
 

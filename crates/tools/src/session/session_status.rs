@@ -1,5 +1,6 @@
 //! `session_status`: what is open and what it is doing. Never asks a worker, never queues.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -31,6 +32,9 @@ pub(crate) struct Output {
     asked: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     unknown_handle: bool,
+    /// Of the whole run, by the redaction rule's name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    redacted_in_run: BTreeMap<String, u64>,
 }
 
 fn line(row: &SessionRow) -> String {
@@ -85,12 +89,18 @@ impl Tool for SessionStatus {
                  forgotten."
             );
         }
-        if output.sessions.is_empty() {
-            return format!("No session is open; up to {} can be.", output.max_sessions);
+        let mut text = if output.sessions.is_empty() {
+            format!("No session is open; up to {} can be.", output.max_sessions)
+        } else {
+            let lines: Vec<String> = output.sessions.iter().map(line).collect();
+            let live = output.sessions.iter().filter(|row| row.live).count();
+            format!("{}\n{live} live of at most {}.", lines.join("\n"), output.max_sessions)
+        };
+        if !output.redacted_in_run.is_empty() {
+            let counts = output.redacted_in_run.iter().map(|(name, count)| format!("{name} {count}"));
+            text.push_str(&format!("\nRedacted in this run: {}.", counts.collect::<Vec<_>>().join(", ")));
         }
-        let lines: Vec<String> = output.sessions.iter().map(line).collect();
-        let live = output.sessions.iter().filter(|row| row.live).count();
-        format!("{}\n{live} live of at most {}.", lines.join("\n"), output.max_sessions)
+        text
     }
 }
 
@@ -103,6 +113,7 @@ impl SessionsTool for SessionStatus {
             max_sessions: page.max_sessions,
             asked: params.session_id.map(|SessionId(id)| id),
             unknown_handle: page.unknown_handle,
+            redacted_in_run: page.redactions,
         })
     }
 }

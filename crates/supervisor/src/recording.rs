@@ -1,0 +1,164 @@
+//! What the transcript is told (spec 20 section 4.3): every call at the one place calls pass, every
+//! session event at the one place it happens.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use redaction::Shape;
+use serde_json::{Map, Value};
+use tools::ToolEntry;
+use transcript::{Body, Event, Text};
+
+use crate::answer::{CallFailure, CallResult};
+use crate::session::Session;
+use crate::{Shared, lock};
+
+/// The client of stdio is the only one there is; naming it says nothing.
+const UNNAMED: &str = "stdio";
+
+/// The session a call was routed to, noted where sessions are resolved and made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Routed(Arc<Mutex<Option<String>>>);
+
+impl Routed {
+    pub(crate) fn note(&self, session: &str) {
+        *lock(&self.0) = Some(session.to_owned());
+    }
+
+    fn session(&self) -> Option<String> {
+        lock(&self.0).clone()
+    }
+}
+
+impl Shared {
+    /// Records an event; its texts pass the redactor here.
+    pub(crate) fn record(&self, client: Option<&str>, event: Event) {
+        if let Some(recorder) = &self.config.transcript {
+            recorder.record(client, event);
+        }
+    }
+
+    /// A text of an event that no result carried.
+    pub(crate) fn told(&self, text: &str) -> Text {
+        Text::new(self.config.redactor.text(text))
+    }
+}
+
+impl Session {
+    /// Records an event of this session.
+    pub(crate) fn record(&self, event: Event) {
+        if self.shared.config.transcript.is_some() {
+            let client = self.client.upgrade();
+            self.shared.record(client.as_ref().map(|client| client.id()), event);
+        }
+    }
+}
+
+/// A call being recorded. Dropped without an end, its caller stopped waiting.
+pub(crate) struct Recording<'a> {
+    shared: &'a Shared,
+    client: &'a str,
+    tool: &'a str,
+    request: u64,
+    began: Instant,
+    routed: Routed,
+    ended: bool,
+}
+
+impl<'a> Recording<'a> {
+    /// Records the request. Its secrets are known from here on, whatever becomes of it.
+    pub(crate) fn begin(
+        shared: &'a Shared,
+        client: &'a str,
+        tool: &'a str,
+        args: Option<&Map<String, Value>>,
+    ) -> Self {
+        if let Some(args) = args {
+            redaction::learn_arguments(args);
+        }
+        let recording = Self {
+            shared,
+            client,
+            tool,
+            request: shared.requests.fetch_add(1, Ordering::Relaxed) + 1,
+            began: Instant::now(),
+            routed: Routed::default(),
+            ended: false,
+        };
+        recording.asked(args);
+        recording
+    }
+
+    fn asked(&self, args: Option<&Map<String, Value>>) {
+        let Some(recorder) = &self.shared.config.transcript else { return };
+        let session = args.and_then(|args| args.get("session_id")).and_then(Value::as_str);
+        let event = Event::ToolRequest {
+            request: self.request,
+            tool: self.tool.to_owned(),
+            client: (self.client != UNNAMED).then(|| self.client.to_owned()),
+            session: session.map(ToOwned::to_owned),
+            args: None,
+        };
+        match args {
+            None => recorder.record(Some(self.client), event),
+            Some(args) => {
+                let mut args = Value::Object(args.clone());
+                self.shared.config.redactor.value(&mut args, &Shape::untyped());
+                recorder.record_with(Some(self.client), event, Body::Args(&args));
+            }
+        }
+    }
+
+    pub(crate) fn routed(&self) -> Routed {
+        self.routed.clone()
+    }
+
+    /// Records the answer, which has passed the redactor, and what it tells beside itself.
+    pub(crate) fn end(mut self, entry: Option<&ToolEntry>, answered: &Result<CallResult, CallFailure>) {
+        self.ended = true;
+        let Some(recorder) = &self.shared.config.transcript else { return };
+        match answered {
+            Ok(result) => {
+                let data = result.structured.as_ref();
+                let category = data.and_then(|data| data.pointer("/error/category")).and_then(Value::as_str);
+                let event = self.result(!result.is_error, category, &result.text);
+                recorder.record_with(Some(self.client), event, data.map_or(Body::None, Body::Data));
+                if let (Some(entry), Some(data), None) = (entry, data, category) {
+                    for derived in entry.derived(data) {
+                        recorder.record(Some(self.client), derived.of(self.request, self.routed.session()));
+                    }
+                }
+            }
+            Err(failure) => {
+                let category = match failure {
+                    CallFailure::UnknownTool { .. } => "invalid_argument",
+                    CallFailure::NoWorker(_) => "internal",
+                };
+                recorder.record(Some(self.client), self.result(false, Some(category), &failure.to_string()));
+            }
+        }
+    }
+
+    fn result(&self, ok: bool, category: Option<&str>, text: &str) -> Event {
+        Event::ToolResult {
+            request: self.request,
+            tool: self.tool.to_owned(),
+            session: self.routed.session(),
+            elapsed_ms: u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            verdict: if ok { "ok" } else { "error" }.to_owned(),
+            category: category.map(ToOwned::to_owned),
+            text: Text::new(text),
+            data: None,
+        }
+    }
+}
+
+impl Drop for Recording<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            let event = self.result(false, Some("timeout"), "its caller stopped waiting");
+            self.shared.record(Some(self.client), event);
+        }
+    }
+}
