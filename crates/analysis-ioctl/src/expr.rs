@@ -55,6 +55,8 @@ impl Variable {
 /// A value of the entry convention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Symbol {
+    /// `DriverEntry`'s first argument.
+    DriverObject,
     Irp,
     DeviceObject,
     /// The current `IO_STACK_LOCATION`.

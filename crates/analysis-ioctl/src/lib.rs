@@ -4,6 +4,16 @@
 //! over recovered control flow, and every edge narrows it by what its condition says. Compare chains,
 //! subtraction ladders, search trees, bit tests, jump tables and masks all come out of that one rule.
 
+pub mod analysis;
+pub mod discover;
+pub mod explore;
 pub mod expr;
+pub mod flow;
+pub mod layout;
+pub mod names;
+pub mod pass;
+pub mod record;
+pub mod semantics;
 pub mod set;
 pub mod solve;
+pub mod state;

@@ -28,6 +28,19 @@ pub enum Comparison {
     Conditional(Rc<Conditional>),
 }
 
+impl Comparison {
+    /// How many conditional comparisons are stacked.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        let (mut depth, mut at) = (0, self);
+        while let Self::Conditional(parts) = at {
+            depth += 1;
+            at = &parts.before;
+        }
+        depth
+    }
+}
+
 /// If `condition` held of `before`, the flags of `then`; else the literal `otherwise` (NZCV, bits 3..0).
 #[derive(Debug, PartialEq, Eq)]
 pub struct Conditional {

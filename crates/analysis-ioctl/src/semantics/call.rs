@@ -1,0 +1,322 @@
+//! Calls: what they go to, what survives them, what the framework's own functions give.
+
+use code::Recorder;
+use code::record::{Decoded, Family, Operand, Operation, Transfer};
+use code_flow::callee::{decode_at, direct};
+use target::Machine;
+
+use crate::expr::{Expr, Node, Op, Symbol, Variable};
+use crate::names;
+use crate::pass::Pass;
+use crate::solve::Comparison;
+use crate::state::{Place, State};
+
+/// A callee short enough to be run in place.
+const TINY: usize = 40;
+
+/// KMDF functions by index (wdffuncenum.h).
+pub(crate) mod framework {
+    pub const REQUEST_COMPLETE: u16 = 263;
+    pub const REQUEST_COMPLETE_WITH_PRIORITY: u16 = 264;
+    pub const REQUEST_COMPLETE_WITH_INFORMATION: u16 = 265;
+    pub const REQUEST_GET_PARAMETERS: u16 = 266;
+    pub const REQUEST_WDM_GET_IRP: u16 = 285;
+}
+
+/// What a call or tail jump goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Callee {
+    /// Code of this image.
+    Local(u64),
+    /// An import, by the address of its slot.
+    Import(u64),
+    /// A KMDF function.
+    Framework(u16),
+    /// CFG's check of a target that is called later.
+    GuardCheck,
+    /// Through a value that is not known.
+    Indirect(Expr),
+}
+
+/// Where argument `index` of a call is, seen by the caller just before it: the value.
+pub fn argument(pass: &mut Pass<'_>, index: usize, state: &State) -> Expr {
+    let register = match (pass.machine, index) {
+        (Machine::X64, 0) => 1,
+        (Machine::X64, 1) => 2,
+        (Machine::X64, 2) => 8,
+        (Machine::X64, 3) => 9,
+        (Machine::Arm64, 0..=7) => index as u8,
+        _ => {
+            let slot = match pass.machine {
+                Machine::Arm64 => index - 8,
+                _ => index,
+            };
+            let offset = pass.solver.exprs.constant(slot as u64 * u64::from(pass.layout.pointer));
+            let pointer = pass.pointer();
+            let at = pass.solver.exprs.binary(Op::Add, pointer, state.stack_pointer(), offset);
+            return pass.load_at(at, pass.layout.pointer, state);
+        }
+    };
+    state.register(Family::General(register))
+}
+
+impl Pass<'_> {
+    /// The register a function returns its result in.
+    #[must_use]
+    pub fn result_register(&self) -> Family {
+        Family::General(0)
+    }
+
+    /// What the call or jump `instruction` goes to.
+    pub fn callee(&mut self, instruction: &Decoded, state: &mut State) -> Callee {
+        if let Some(Operand::Memory(memory)) = instruction.operands.first()
+            && let Some(slot) = memory.address
+        {
+            if self.guard.dispatch == Some(slot) {
+                let target = state.register(Family::General(0));
+                return self.resolve(target);
+            }
+            if self.guard.check == Some(slot) {
+                return Callee::GuardCheck;
+            }
+        }
+        let target = self.target_of(instruction, state);
+        self.resolve(target)
+    }
+
+    /// What a transfer to `target` is.
+    pub fn resolve(&mut self, target: Expr) -> Callee {
+        match self.solver.exprs.node(target) {
+            Node::Const(address) => match direct(self.image, address) {
+                code_flow::Callee::Import(import) => Callee::Import(import.slot),
+                code_flow::Callee::Address(address) if self.image.is_executable(address) => {
+                    Callee::Local(address)
+                }
+                _ => Callee::Indirect(Expr::UNKNOWN),
+            },
+            Node::Symbol(Symbol::Import(slot)) => Callee::Import(slot),
+            Node::Symbol(Symbol::FrameworkFunction(index)) => Callee::Framework(index),
+            _ => Callee::Indirect(target),
+        }
+    }
+
+    /// The name of the import at `slot`.
+    #[must_use]
+    pub fn import_name(&self, slot: u64) -> Option<&str> {
+        self.image.imports().at_slot(slot).and_then(|import| import.name.as_deref())
+    }
+
+    /// The state after a call of `callee` came back.
+    pub fn return_from(&mut self, instruction: &Decoded, callee: Callee, state: &mut State) {
+        if callee == Callee::GuardCheck {
+            return;
+        }
+        if let Callee::Local(entry) = callee
+            && self.run_in_place(entry, state)
+        {
+            return;
+        }
+        let parameters = match callee {
+            Callee::Framework(framework::REQUEST_GET_PARAMETERS) => Some(argument(self, 2, state)),
+            _ => None,
+        };
+        if parameters.is_none() {
+            self.let_escape(state);
+            state.disturb(&self.solver.exprs);
+        }
+        self.clobber(state);
+        state.compare(instruction.address, Comparison::Nothing, &mut self.solver);
+        if let Some(address) = parameters {
+            self.define_parameters(address, state);
+        }
+        if callee == Callee::Framework(framework::REQUEST_WDM_GET_IRP) {
+            let irp = self.solver.exprs.symbol(Symbol::Irp);
+            state.set_register(self.result_register(), irp);
+        }
+        if self.machine == Machine::X86 {
+            self.pop_arguments(callee, state);
+        }
+    }
+
+    /// Stack addresses the callee can see: in argument registers and stored in outgoing slots.
+    fn let_escape(&mut self, state: &mut State) {
+        let registers: &[u8] = match self.machine {
+            Machine::X64 => &[1, 2, 8, 9],
+            Machine::Arm64 => &[0, 1, 2, 3, 4, 5, 6, 7],
+            _ => &[1, 2],
+        };
+        for &register in registers {
+            let value = state.register(Family::General(register));
+            if let Node::Stack(offset) = self.solver.exprs.node(value) {
+                state.escape(offset);
+            }
+        }
+        // Stack arguments that are addresses escaped when they were stored.
+    }
+
+    /// Volatile registers and the home area are the callee's.
+    fn clobber(&mut self, state: &mut State) {
+        let (general, vectors): (&[u8], std::ops::Range<u8>) = match self.machine {
+            Machine::X64 => (&[0, 1, 2, 8, 9, 10, 11], 0..6),
+            Machine::Arm64 => {
+                (&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 30], 0..32)
+            }
+            _ => (&[0, 1, 2], 0..8),
+        };
+        for &register in general {
+            state.set_register(Family::General(register), Expr::UNKNOWN);
+        }
+        for register in vectors {
+            state.set_register(Family::Vector(register), Expr::UNKNOWN);
+        }
+        if self.machine == Machine::X64
+            && let Node::Stack(top) = self.solver.exprs.node(state.stack_pointer())
+        {
+            state.erase(Place::Stack(top), 32);
+        }
+        if let Node::Stack(top) = self.solver.exprs.node(state.stack_pointer()) {
+            state.drop_below(top);
+        }
+    }
+
+    /// `WdfRequestGetParameters` filled the structure at `address`.
+    fn define_parameters(&mut self, address: Expr, state: &mut State) {
+        let layout = self.layout;
+        let Node::Stack(at) = self.solver.exprs.node(address) else {
+            return state.disturb(&self.solver.exprs);
+        };
+        state.erase(Place::Stack(at), layout.params_size);
+        let code = self.solver.exprs.var(Variable::CODE);
+        let input = self.solver.exprs.var(Variable::INPUT_LENGTH);
+        let output = self.solver.exprs.var(Variable::OUTPUT_LENGTH);
+        let type3 = self.solver.exprs.symbol(Symbol::Type3InputBuffer);
+        let kind = self.solver.exprs.constant(u64::from(self.major));
+        let pointer = layout.pointer;
+        state.store(Place::Stack(at + 4), 4, kind);
+        state.store(Place::Stack(at + layout.params_output), pointer, output);
+        state.store(Place::Stack(at + layout.params_input), pointer, input);
+        state.store(Place::Stack(at + layout.params_code), 4, code);
+        state.store(Place::Stack(at + layout.params_type3), pointer, type3);
+    }
+
+    /// x86: what the callee took off the stack.
+    fn pop_arguments(&mut self, callee: Callee, state: &mut State) {
+        let bytes = match callee {
+            Callee::Local(entry) => self.pops(entry),
+            Callee::Import(slot) => self.import_name(slot).and_then(names::popped),
+            // KMDF functions are stdcall of 1 to 8 arguments; nothing here says how many.
+            Callee::Framework(_) | Callee::Indirect(_) | Callee::GuardCheck => None,
+        };
+        let top = match bytes {
+            Some(bytes) => {
+                let amount = self.solver.exprs.constant(u64::from(bytes));
+                self.solver.exprs.binary(Op::Add, 32, state.stack_pointer(), amount)
+            }
+            None => Expr::UNKNOWN,
+        };
+        state.set_register(Family::StackPointer, top);
+    }
+
+    /// The `n` of the first `ret n` that decoding from `entry` meets.
+    fn pops(&mut self, entry: u64) -> Option<u32> {
+        let mut recorder = Recorder::new(self.machine);
+        let mut seen = std::collections::HashSet::new();
+        let mut queue = vec![entry];
+        while let Some(mut at) = queue.pop() {
+            while seen.len() < 1024 && seen.insert(at) {
+                let instruction = decode_at(self.image, &mut recorder, at);
+                match instruction.transfer {
+                    Transfer::Return => {
+                        let bytes = instruction.operands.first().and_then(Operand::immediate);
+                        return u32::try_from(bytes.unwrap_or(0)).ok();
+                    }
+                    Transfer::Branch(Some(target)) => queue.push(target),
+                    Transfer::Jump(Some(target)) => {
+                        at = target;
+                        continue;
+                    }
+                    Transfer::Fallthrough | Transfer::Call(_) => {}
+                    _ => break,
+                }
+                at = instruction.end();
+            }
+        }
+        None
+    }
+
+    /// Runs a callee that is a short straight line; false (and `state` untouched) when it is not.
+    fn run_in_place(&mut self, entry: u64, state: &mut State) -> bool {
+        let mut inner = state.clone();
+        let back = self.solver.exprs.symbol(Symbol::ReturnAddress);
+        if self.machine == Machine::Arm64 {
+            inner.set_register(Family::General(30), back);
+        } else {
+            self.push(back, &mut inner);
+        }
+        let mut recorder = Recorder::new(self.machine);
+        let mut at = entry;
+        for _ in 0..TINY {
+            let instruction = decode_at(self.image, &mut recorder, at);
+            match instruction.transfer {
+                Transfer::Fallthrough if instruction.privilege.is_none() => {}
+                Transfer::Call(_) => {
+                    let callee = self.callee(&instruction, &mut inner);
+                    if !self.is_plain(callee) {
+                        return false;
+                    }
+                    self.return_from(&instruction, callee, &mut inner);
+                    at = instruction.end();
+                    continue;
+                }
+                Transfer::Return => return self.finish_in_place(&instruction, inner, back, state),
+                _ => return false,
+            }
+            if instruction.repeats || instruction.operation == Operation::Other && instruction.writes_memory {
+                return false;
+            }
+            self.step(&instruction, &mut inner);
+            at = instruction.end();
+        }
+        false
+    }
+
+    /// Whether a callee may be called by a function that is run in place.
+    fn is_plain(&self, callee: Callee) -> bool {
+        match callee {
+            Callee::Import(slot) => self.import_name(slot).is_some_and(names::is_benign),
+            Callee::Framework(index) => (framework::REQUEST_COMPLETE
+                ..=framework::REQUEST_COMPLETE_WITH_INFORMATION)
+                .contains(&index),
+            Callee::GuardCheck => true,
+            Callee::Local(_) | Callee::Indirect(_) => false,
+        }
+    }
+
+    /// Takes over a callee's state if it returned to where it was called from.
+    fn finish_in_place(&mut self, ret: &Decoded, mut inner: State, back: Expr, state: &mut State) -> bool {
+        if self.machine == Machine::Arm64 {
+            if inner.register(Family::General(30)) != back || inner.stack_pointer() != state.stack_pointer() {
+                return false;
+            }
+        } else {
+            let returned = self.pop(&mut inner);
+            if returned != back {
+                return false;
+            }
+            let bytes = ret.operands.first().and_then(Operand::immediate).unwrap_or(0);
+            let amount = self.solver.exprs.constant(bytes);
+            let pointer = self.pointer();
+            let top = self.solver.exprs.binary(Op::Add, pointer, inner.stack_pointer(), amount);
+            inner.set_register(Family::StackPointer, top);
+            let plain = self.machine == Machine::X86 || top == state.stack_pointer();
+            if !plain {
+                return false;
+            }
+        }
+        if let Node::Stack(top) = self.solver.exprs.node(inner.stack_pointer()) {
+            inner.drop_below(top);
+        }
+        *state = inner;
+        true
+    }
+}
