@@ -45,7 +45,7 @@ pub fn find_irp(target: &dyn Target, text: Option<&str>, halt: &Halt) -> Result<
     if target.facts().kind == TargetKind::Image {
         return Err(TargetError::unsupported(
             "unsupported_target",
-            "an image has no requests: irp_stack needs a dump or a stopped target",
+            "an image has no requests: they are in a dump or a stopped target",
         ));
     }
     if let Some(text) = text {
