@@ -148,6 +148,8 @@ pub struct IrpStack {
     pub system_buffer: Option<Address>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_buffer: Option<Address>,
+    /// `status` is the envelope's own word.
+    #[serde(rename = "io_status")]
     pub status: StatusValue,
     pub information: Address,
     #[serde(default, skip_serializing_if = "Option::is_none")]
