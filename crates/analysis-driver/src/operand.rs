@@ -43,16 +43,18 @@ pub(crate) fn resolve(
         }
         Operand::Name(name) => {
             let namespace = Namespace::new(target)?;
-            let mut last = None;
+            let mut said = Vec::new();
             for directory in directories {
                 match namespace.lookup(&format!("{directory}\\{name}"), true, halt) {
                     Ok(found) => return Ok((found.object, Some(found))),
-                    Err(error) if error.category().1 == Some("not_found") => last = Some(error),
+                    Err(error) if error.category().1 == Some("not_found") => said.push(error.to_string()),
                     Err(error) => return Err(error),
                 }
             }
-            let near = last.map(|error| format!(" ({error})")).unwrap_or_default();
-            Err(because("not_found", format!("{name} is in none of {}{near}", directories.join(", "))))
+            Err(because(
+                "not_found",
+                format!("{name} is in none of {}: {}", directories.join(", "), said.join("; ")),
+            ))
         }
     }
 }

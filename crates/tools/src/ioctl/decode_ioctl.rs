@@ -51,7 +51,8 @@ impl Tool for DecodeIoctl {
 
 impl PureTool for DecodeIoctl {
     fn run(params: Params) -> Result<DecodedCode, ToolError> {
-        let reading = parse_code(&params.code).map_err(|error| ToolError::invalid(format!("code: {error}")))?;
+        let reading =
+            parse_code(&params.code).map_err(|error| ToolError::invalid(format!("code: {error}")))?;
         let mut decoded = ControlCode(reading.code).decode();
         decoded.alternate_reading = reading.alternate.map(Code);
         Ok(decoded)

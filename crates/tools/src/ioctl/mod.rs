@@ -1,10 +1,20 @@
 //! Tools of group `ioctl`.
 
 mod decode_ioctl;
+mod device_object;
+mod device_security;
+mod driver_object;
+mod irp_stack;
 
 use crate::tool::{Group, ToolEntry};
 
 /// The group's tools in `tools/list` order.
 pub(crate) fn tools() -> Vec<ToolEntry> {
-    vec![ToolEntry::pure::<decode_ioctl::DecodeIoctl>(Group::Ioctl)]
+    vec![
+        ToolEntry::pure::<decode_ioctl::DecodeIoctl>(Group::Ioctl),
+        ToolEntry::worker::<driver_object::DriverObjectTool>(Group::Ioctl),
+        ToolEntry::worker::<device_object::DeviceObjectTool>(Group::Ioctl),
+        ToolEntry::worker::<irp_stack::IrpStackTool>(Group::Ioctl),
+        ToolEntry::worker::<device_security::DeviceSecurityTool>(Group::Ioctl),
+    ]
 }
