@@ -325,6 +325,27 @@ impl Visitor for Walk {
     }
 }
 
+/// What a small function is made of.
+#[derive(Clone, Copy)]
+struct Shape {
+    calls: bool,
+    branches: bool,
+}
+
+/// Follows loads of constant addresses into registers along a straight line.
+fn hold(instruction: &Decoded, held: &mut HashMap<code::record::Family, u64>) {
+    for register in &instruction.writes {
+        held.remove(&register.family);
+    }
+    if instruction.operation == code::record::Operation::Move
+        && let (Some(register), Some(Operand::Memory(memory))) =
+            (instruction.destination().and_then(Operand::register), instruction.sources().first())
+        && let Some(slot) = memory.address
+    {
+        held.insert(register.family, slot);
+    }
+}
+
 fn completion_status(index: u16) -> Option<usize> {
     matches!(
         index,
@@ -356,55 +377,72 @@ impl Pass<'_> {
     /// Whether a callee only completes the request, traces or releases locks, or is a short straight
     /// line that touches nothing but the request and its own stack.
     pub fn is_harmless(&mut self, entry: u64, state: &State) -> bool {
+        match self.calls_only_benign(entry) {
+            Some(Shape { calls: true, .. }) => true,
+            Some(Shape { branches: false, .. }) => self.stays_inside(entry, state),
+            _ => false,
+        }
+    }
+
+    /// What a function of at most 40 instructions is made of, if all it calls is benign.
+    fn calls_only_benign(&mut self, entry: u64) -> Option<Shape> {
         let mut recorder = code::Recorder::new(self.machine);
         let mut seen = std::collections::HashSet::new();
         let mut queue = vec![entry];
-        let mut calls = 0;
-        let mut branches = false;
+        let mut shape = Shape { calls: false, branches: false };
         while let Some(mut at) = queue.pop() {
+            // Registers that hold an import slot's value, on this path.
+            let mut held: HashMap<code::record::Family, u64> = HashMap::new();
             while seen.insert(at) {
                 if seen.len() > MAX_WRAPPER {
-                    return false;
+                    return None;
                 }
                 let instruction = code_flow::decode_at(self.image, &mut recorder, at);
                 match instruction.transfer {
-                    Transfer::Fallthrough => {}
+                    Transfer::Fallthrough => hold(&instruction, &mut held),
                     Transfer::Branch(Some(target)) => {
-                        branches = true;
+                        shape.branches = true;
                         queue.push(target);
                     }
                     Transfer::Return => break,
                     Transfer::Call(_) | Transfer::Jump(_) => {
-                        match code_flow::callee(self.image, &instruction) {
-                            code_flow::Callee::Import(import)
-                                if import.name.as_deref().is_some_and(names::is_benign) =>
-                            {
-                                calls += 1;
-                                if matches!(instruction.transfer, Transfer::Jump(_)) {
-                                    break;
-                                }
-                            }
-                            code_flow::Callee::Address(target)
-                                if matches!(instruction.transfer, Transfer::Jump(_))
-                                    && self.image.contains(target) =>
-                            {
-                                branches = true;
+                        let is_jump = matches!(instruction.transfer, Transfer::Jump(_));
+                        match instruction.transfer.target().map(|t| code_flow::callee::direct(self.image, t)) {
+                            Some(code_flow::Callee::Address(target)) if is_jump && self.image.contains(target) => {
+                                shape.branches = true;
                                 at = target;
                                 continue;
                             }
-                            _ if self.is_completion(&instruction) => calls += 1,
-                            _ => return false,
+                            _ if self.goes_to_benign(&instruction, &held) => shape.calls = true,
+                            _ => return None,
+                        }
+                        if is_jump {
+                            break;
                         }
                     }
-                    _ => return false,
+                    _ => return None,
                 }
                 at = instruction.end();
             }
         }
-        if calls > 0 {
-            return true;
+        Some(shape)
+    }
+
+    fn goes_to_benign(&mut self, transfer: &Decoded, held: &HashMap<code::record::Family, u64>) -> bool {
+        let import = match code_flow::callee(self.image, transfer) {
+            code_flow::Callee::Import(import) => Some(import),
+            code_flow::Callee::Address(_) => None,
+            code_flow::Callee::Indirect => transfer
+                .operands
+                .first()
+                .and_then(Operand::register)
+                .and_then(|register| held.get(&register.family))
+                .and_then(|slot| self.image.imports().at_slot(*slot)),
+        };
+        match import {
+            Some(import) => import.name.as_deref().is_some_and(names::is_benign),
+            None => self.is_completion(transfer),
         }
-        !branches && self.stays_inside(entry, state)
     }
 
     /// Whether a call goes to one of the framework's completion functions.

@@ -1,6 +1,6 @@
 //! What the settled states of one function say, kept for the steps after the fixpoint.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use code::Decoded;
 
@@ -58,6 +58,9 @@ pub struct Record {
     pub calls: Vec<CallRecord>,
     /// Indirect transfers that were not followed, why, and the codes that may get there.
     pub unresolved: Vec<(u64, &'static str, Set)>,
+    /// Blocks that end in an indirect jump that was not followed, or make such a call of a target
+    /// that depends on the code.
+    pub unresolved_sites: HashSet<u64>,
     /// States kept are bounded.
     pub cap_hit: bool,
 }
@@ -116,6 +119,9 @@ impl Visitor for Recorder<'_> {
                     Ok(dispatch) => self.keep_table(pass, call, None, &dispatch),
                     Err(why) => {
                         let codes = state.values(Variable::CODE, &mut pass.solver);
+                        if pass.solver.exprs.from_code(target) {
+                            self.out.unresolved_sites.insert(call.address);
+                        }
                         self.out.unresolved.push((call.address, why, codes));
                     }
                 }
@@ -154,6 +160,7 @@ impl Visitor for Recorder<'_> {
 
     fn unresolved(&mut self, pass: &mut Pass<'_>, jump: &Decoded, state: &State, why: &'static str) {
         let codes = state.values(Variable::CODE, &mut pass.solver);
+        self.out.unresolved_sites.insert(jump.address);
         self.out.unresolved.push((jump.address, why, codes));
     }
 

@@ -393,7 +393,10 @@ impl<'a> Solver<'a> {
         let by_bits = free.count_ones() <= MAX_BITS && (1u64 << free.count_ones()) < count;
         let (candidates, mask) = if by_bits {
             let base = value & needed;
-            ((0..1u32 << free.count_ones()).map(|n| base | deposit(n, free)).collect(), needed)
+            // Only assignments that some member has.
+            let possible = self.sets.project(current, needed);
+            let all = (0..1u32 << free.count_ones()).map(|n| base | deposit(n, free));
+            (all.filter(|&v| self.sets.contains(possible, v)).collect(), needed)
         } else {
             (self.sets.values(current, MAX_EXPLICIT)?, u32::MAX)
         };

@@ -29,7 +29,7 @@ struct Edge<'r> {
 }
 
 pub(super) fn collect(analysis: &mut Analysis<'_, '_>, flow: &Flow, record: &Record, via: &[u64]) {
-    let edges = edges(analysis, record);
+    let edges = edges(analysis, flow, record);
     let default = default_of(analysis, flow, record, &edges, via.len());
     let landing = default.as_ref().map(|d| d.lands);
     let mut fates: HashMap<(u64, Set), Fate> = HashMap::new();
@@ -38,7 +38,7 @@ pub(super) fn collect(analysis: &mut Analysis<'_, '_>, flow: &Flow, record: &Rec
         let decided = !decides(analysis, flow, record, edge.lands, edge.values, edge.variable);
         let keep = match (edge.positive, count) {
             (true, 1) => true,
-            (true, _) => decided,
+            (true, _) => decided && Some(edge.lands) != landing,
             (false, 1..=MAX_RANGE) => decided && Some(edge.lands) != landing,
             (false, _) => false,
         };
@@ -47,7 +47,7 @@ pub(super) fn collect(analysis: &mut Analysis<'_, '_>, flow: &Flow, record: &Rec
             continue;
         }
         let fate = fates.entry((edge.lands, edge.values)).or_insert_with(|| fate_of(analysis, flow, edge)).clone();
-        let like_default = (!edge.positive || slot) && same_fate(&fate, default.as_ref());
+        let like_default = (!edge.positive || slot || count > 1) && same_fate(&fate, default.as_ref());
         if !like_default {
             add(analysis, flow, edge, fate, via, count);
         }
@@ -101,7 +101,7 @@ fn fate_of(analysis: &mut Analysis<'_, '_>, flow: &Flow, edge: &Edge<'_>) -> Fat
 }
 
 /// Every edge that narrows the code, or a candidate while the code is undecided.
-fn edges<'r>(analysis: &mut Analysis<'_, '_>, record: &'r Record) -> Vec<Edge<'r>> {
+fn edges<'r>(analysis: &mut Analysis<'_, '_>, flow: &Flow, record: &'r Record) -> Vec<Edge<'r>> {
     let mut out = Vec::new();
     let mut branches: Vec<&Branch> = record.branches.values().collect();
     branches.sort_by_key(|branch| branch.site);
@@ -126,10 +126,16 @@ fn edges<'r>(analysis: &mut Analysis<'_, '_>, record: &'r Record) -> Vec<Edge<'r
                         Test::Bit(on) => (Recovered::BitTest, on == taken),
                         Test::Order => (Recovered::Range, false),
                     };
-                    let kind = if positive { kind } else { Recovered::Range };
+                    // A test of several codes at once: either side may be the one meant.
+                    let several = fact.test != Test::Order && finite(analysis, fact, variable);
+                    let (kind, positive) = match (positive, several) {
+                        (_, true) if analysis.pass.solver.sets.count(values) > 1 => (Recovered::BitTest, true),
+                        (true, _) => (kind, true),
+                        (false, _) => (Recovered::Range, false),
+                    };
                     out.push(Edge {
                         at: fact.at,
-                        lands: branch.landings[side],
+                        lands: settle(flow, branch.landings[side]),
                         values,
                         kind,
                         positive,
@@ -148,7 +154,7 @@ fn edges<'r>(analysis: &mut Analysis<'_, '_>, record: &'r Record) -> Vec<Edge<'r
         for arm in &table.arms {
             out.push(Edge {
                 at: table.site,
-                lands: arm.target,
+                lands: if table.is_call { arm.target } else { settle(flow, arm.target) },
                 values: arm.values,
                 kind,
                 positive: true,
@@ -158,6 +164,27 @@ fn edges<'r>(analysis: &mut Analysis<'_, '_>, record: &'r Record) -> Vec<Edge<'r
         }
     }
     out
+}
+
+/// Whether both sides of a test are several codes, and not many.
+fn finite(analysis: &mut Analysis<'_, '_>, fact: &crate::flow::Fact, variable: Variable) -> bool {
+    let yes = fact.on(analysis.pass, true, variable);
+    let no = fact.on(analysis.pass, false, variable);
+    let sets = &mut analysis.pass.solver.sets;
+    (2..=FINITE).contains(&sets.count(yes)) && (2..=FINITE).contains(&sets.count(no))
+}
+
+/// Where control is after blocks that only jump on.
+fn settle(flow: &Flow, lands: u64) -> u64 {
+    let mut at = lands;
+    for _ in 0..8 {
+        let Some(block) = flow.blocks.starting_at(at).map(|b| &flow.blocks.blocks[b]) else { return at };
+        match (block.instructions.as_slice(), block.successors.as_slice()) {
+            (&[_], &[(next, code_flow::Edge::Jump)]) => at = flow.blocks.blocks[next].start,
+            _ => return at,
+        }
+    }
+    at
 }
 
 fn undecided(analysis: &mut Analysis<'_, '_>, codes: Set) -> bool {
@@ -228,6 +255,10 @@ fn decides(
                 return true;
             }
         }
+        let body = &flow.blocks.blocks[block].instructions;
+        if !record.unresolved_sites.is_empty() && body.iter().any(|at| record.unresolved_sites.contains(at)) {
+            return true;
+        }
         if record.tables.iter().any(|t| {
             t.is_call && t.variable == variable && flow.blocks.containing(t.site) == Some(block)
         }) {
@@ -289,6 +320,8 @@ fn sides(analysis: &mut Analysis<'_, '_>, branch: &Branch, values: Set, variable
                 }
                 follow = [true, true];
             }
+            // A decision, but which is not known.
+            (Outcome::Lost, ..) if variable == Variable::CODE => return None,
             (Outcome::Always, ..) => follow[0] = true,
             (Outcome::Never, ..) => follow[1] = true,
             _ => follow = [true, true],

@@ -55,6 +55,34 @@ impl Sets {
         result
     }
 
+    /// All `x` that agree with some member of `set` in the bits of `kept`.
+    pub fn project(&mut self, set: Set, kept: u32) -> Set {
+        if kept == u32::MAX {
+            return set;
+        }
+        let mut memo = HashMap::default();
+        self.project_level(set, kept, &mut memo)
+    }
+
+    fn project_level(&mut self, set: Set, kept: u32, memo: &mut HashMap<Set, Set, Quick>) -> Set {
+        let node = self.node(set);
+        if node.level == TERMINAL {
+            return set;
+        }
+        if let Some(&known) = memo.get(&set) {
+            return known;
+        }
+        let low = self.project_level(node.low, kept, memo);
+        let high = self.project_level(node.high, kept, memo);
+        let result = if kept & (0x8000_0000 >> node.level) == 0 {
+            self.or(low, high)
+        } else {
+            self.make(node.level, low, high)
+        };
+        memo.insert(set, result);
+        result
+    }
+
     /// All `x` whose image is in `set`, where bit `i` of the image is `sources[i]`.
     pub fn before_bits(&mut self, set: Set, sources: &[BitSource; 32]) -> Set {
         let mut memo = HashMap::default();

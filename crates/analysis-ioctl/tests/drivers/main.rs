@@ -1,0 +1,141 @@
+//! The test drivers, every build of each, against what their sources say (and the brute-force sweep
+//! proved): the set of control codes, exactly.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod expectation;
+
+use analysis_ioctl::analysis::{Findings, Question, analyse};
+use analysis_ioctl::discover::{EntryPoint, static_entries};
+use analysis_ioctl::pass::Pass;
+use analysis_ioctl::set::Set;
+use code_flow::{CodeImage, Origin, Whole};
+use expectation::{Expectation, folder};
+use target::Halt;
+
+const BUILDS: [&str; 7] =
+    ["x64-gcc-o0", "x64-gcc-o2", "x64-gcc-os", "x64-clang", "x86-gcc", "x86-clang", "arm64-clang"];
+
+fn open(bytes: Vec<u8>) -> CodeImage<'static> {
+    let file = pe::FileImage::new(bytes).unwrap();
+    let module = target::Module {
+        name: "driver".into(),
+        image_name: "driver.sys".into(),
+        image_path: "driver.sys".into(),
+        base: file.pe().image_base,
+        size: u64::from(file.pe().size_of_image),
+        timestamp: 0,
+        checksum: 0,
+        pdb: None,
+        user_mode: None,
+        file_version: None,
+    };
+    CodeImage::open(&module, Box::new(Whole(file, Origin::ImageFile))).unwrap()
+}
+
+fn driver(build: &str, id: &str) -> Option<CodeImage<'static>> {
+    let path = folder().join("bin").join(build).join(format!("{id}.sys"));
+    std::fs::read(path).ok().map(open)
+}
+
+fn question(entry: EntryPoint) -> Question {
+    Question {
+        entry: entry.address,
+        convention: entry.convention,
+        major: entry.major,
+        framework: None,
+        descend: true,
+        sweeps: 64,
+    }
+}
+
+/// Everything that makes a result a lower bound.
+fn doubts(found: &Findings) -> Vec<String> {
+    let mut out = Vec::new();
+    if !found.unresolved.is_empty() {
+        out.push(format!("unresolved {:x?}", found.unresolved));
+    }
+    if !found.untracked.is_empty() {
+        out.push(format!("untracked {:x?}", found.untracked));
+    }
+    if !found.blind.is_empty() {
+        out.push(format!("blind {:x?}", found.blind));
+    }
+    if found.unsettled {
+        out.push("unsettled".into());
+    }
+    if !found.caps.is_empty() {
+        out.push(format!("caps {:?}", found.caps));
+    }
+    out
+}
+
+/// What is wrong with one driver, `None` when nothing is.
+fn check(expected: &Expectation, image: &CodeImage<'_>) -> Option<String> {
+    let halt = Halt::unbounded();
+    let installed = static_entries(image, &halt);
+    let Some(&entry) = installed.entries.first() else { return Some("no entry found".into()) };
+    let constants = |address: u64, size: u8| image.constant(address, usize::from(size));
+    let mut pass = Pass::new(image, &constants, entry.major);
+    let found = analyse(&mut pass, question(entry), &halt);
+    let doubts = doubts(&found);
+    let wanted = expected.set(&mut pass.solver.sets);
+    let proved = !expected.has("proved");
+    let mut got = Set::EMPTY;
+    for site in found.sites.iter().filter(|s| s.proved == proved) {
+        got = pass.solver.sets.or(got, site.values);
+    }
+    let wrong = pass.solver.sets.minus(got, wanted);
+    if !wrong.is_empty() {
+        return Some(format!("INVENTED {:x?} ({doubts:?})", pass.solver.sets.values(wrong, 16)));
+    }
+    let missing = pass.solver.sets.minus(wanted, got);
+    let may_miss = expected.has("loop") || expected.has("unresolved");
+    if !missing.is_empty() && (!may_miss || doubts.is_empty()) {
+        return Some(format!("missing {:x?} ({doubts:?})", pass.solver.sets.values(missing, 16)));
+    }
+    if !doubts.is_empty() && !may_miss {
+        return Some(format!("incomplete: {doubts:?}"));
+    }
+    if expected.has("unresolved") && found.unresolved.is_empty() {
+        return Some("nothing is unresolved".into());
+    }
+    for site in &found.sites {
+        for value in pass.solver.sets.values(site.values, 64).unwrap_or_default() {
+            let refused = expected.refused().contains(&value);
+            if site.fate.accepted == Some(false) && !refused && expected.codes().contains(&value) {
+                return Some(format!("{value:#x} said to be refused"));
+            }
+            if refused && site.fate.accepted != Some(false) {
+                return Some(format!("{value:#x} not said to be refused"));
+            }
+        }
+    }
+    if proved && missing.is_empty() {
+        let status = found.default.as_ref().map(|d| d.fate.status);
+        if status != Some(expected.default()) {
+            return Some(format!("default {:x?}", found.default.map(|d| (d.lands, d.fate.status))));
+        }
+    }
+    None
+}
+
+#[test]
+fn every_driver_has_the_codes_its_source_says() {
+    let skip = ["d24", "d24f", "d25", "d26", "d27", "d28", "d28b", "d29", "d30"];
+    let mut failures = Vec::new();
+    let mut checked = 0;
+    for expected in Expectation::all() {
+        if skip.contains(&expected.id.as_str()) {
+            continue;
+        }
+        for build in BUILDS {
+            let Some(image) = driver(build, &expected.id) else { continue };
+            checked += 1;
+            if let Some(failure) = check(&expected, &image) {
+                failures.push(format!("{build}/{}: {failure}", expected.id));
+            }
+        }
+    }
+    assert!(checked > 100, "{checked} drivers");
+    assert!(failures.is_empty(), "{} of {checked}:\n{}", failures.len(), failures.join("\n"));
+}
