@@ -138,6 +138,16 @@ pub fn list(target: &dyn Target) -> Result<Vec<BreakpointRecord>> {
     Ok(all.iter().map(|breakpoint| record(target, breakpoint)).collect())
 }
 
+/// All breakpoints but those of `hidden`, which nobody set by hand.
+///
+/// # Errors
+/// As [`list`].
+pub fn list_shown(target: &dyn Target, hidden: &[u32]) -> Result<Vec<BreakpointRecord>> {
+    let mut all = list(target)?;
+    all.retain(|record| !hidden.contains(&record.id));
+    Ok(all)
+}
+
 /// A breakpoint that is still there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotCleared {
@@ -161,8 +171,17 @@ pub struct Cleared {
 /// # Errors
 /// `Unsupported`, or the inventory cannot be read: then nothing was removed.
 pub fn clear(target: &dyn Target, ids: Option<&[u32]>) -> Result<Cleared> {
+    clear_shown(target, ids, &[])
+}
+
+/// The same, and those of `hidden` are not there.
+///
+/// # Errors
+/// As [`clear`].
+pub fn clear_shown(target: &dyn Target, ids: Option<&[u32]>, hidden: &[u32]) -> Result<Cleared> {
     let breakpoints = breakpoints_of(target)?;
     let mut present: Vec<u32> = breakpoints.list()?.iter().map(|breakpoint| breakpoint.id).collect();
+    present.retain(|id| !hidden.contains(id));
     present.sort_unstable();
     let wanted: Vec<u32> = ids.map_or_else(|| present.clone(), <[u32]>::to_vec);
     let mut cleared = Cleared::default();
@@ -176,6 +195,6 @@ pub fn clear(target: &dyn Target, ids: Option<&[u32]>) -> Result<Cleared> {
             Err(error) => cleared.failed.push(NotCleared { id, error: error.to_string() }),
         }
     }
-    cleared.remaining = list(target)?;
+    cleared.remaining = list_shown(target, hidden)?;
     Ok(cleared)
 }

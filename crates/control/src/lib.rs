@@ -7,6 +7,7 @@
 mod breakpoint;
 mod inventory;
 mod location;
+mod observe;
 mod output;
 mod run;
 mod run_to;
@@ -15,7 +16,11 @@ mod targets;
 mod tokens;
 
 pub use breakpoint::{Change, Wanted, set};
-pub use inventory::{AccessName, BreakpointRecord, Cleared, Kind, NotCleared, WatchRecord, clear, list};
+pub use inventory::{
+    AccessName, BreakpointRecord, Cleared, Kind, NotCleared, WatchRecord, clear, clear_shown, list,
+    list_shown,
+};
+pub use observe::Observer;
 pub use run::{Control, Runs, run};
 pub use run_to::{RunTo, Verdict, run_to};
 pub use stop::{ExceptionPart, Reason, ReasonKind, StopRecord};

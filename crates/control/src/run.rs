@@ -15,6 +15,8 @@ use crate::targets::run_of;
 pub struct Runs {
     /// A break was raised for the run before and the target stopped by itself (spec 10 section 7.8).
     undelivered: bool,
+    /// Breakpoints whose hits are looked at in passing.
+    pub(crate) observed: Vec<crate::observe::Observed>,
 }
 
 /// What a run needs beside the target.
@@ -143,7 +145,11 @@ impl<'a, 'b> Drive<'a, 'b> {
                 self.control.runs.undelivered = leftover && asked;
                 return Ok(stop);
             }
-            let next = self.at(&mut stop, how, temporary, &mut behind, output);
+            let next = if self.observed(&stop) {
+                self.pass(&mut stop, how, &mut behind)
+            } else {
+                self.at(&mut stop, how, temporary, &mut behind, output)
+            };
             if asked && stop.reason != StopReason::Unknown {
                 self.control.runs.undelivered = true;
                 match next {
@@ -178,6 +184,12 @@ impl<'a, 'b> Drive<'a, 'b> {
         {
             tracing::debug!(%error, "the thread selected before the run is gone");
         }
+    }
+
+    /// Shows a hit to whoever looks at it in passing.
+    fn observed(&mut self, stop: &RunStop) -> bool {
+        let StopReason::Breakpoint { id } = stop.reason else { return false };
+        self.control.runs.hit(self.control.target, id)
     }
 
     /// Whether the target's own stop is one to tell.

@@ -286,3 +286,39 @@ fn run_to_refuses_what_cannot_be_read() {
     assert_eq!(error.category(), ("debugger", Some("unreadable_code")));
     assert_eq!(bench.target.resumes(), 0);
 }
+
+/// Counts hits and remembers where.
+#[derive(Default)]
+struct Counter {
+    hits: Vec<u64>,
+}
+
+impl control::Observer for Counter {
+    fn hit(&mut self, target: &dyn Target) {
+        let context = target.context(target::ContextOf::Selected, target::View::Default).unwrap().unwrap();
+        self.hits.push(context.ip());
+    }
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+    fn as_any_mut(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+#[test]
+fn observed_hits_are_no_stops_and_in_no_inventory() {
+    let hit = || to(0x1100, ScriptStop::Breakpoint { id: 0 });
+    let mut bench = Bench::new(vec![hit(), hit(), to(0x1200, ScriptStop::BreakIn)]);
+    let id = bench.runs.observe(&bench.target, 0x1100, Box::new(Counter::default())).unwrap();
+    assert!(bench.runs.observe(&bench.target, 0x1100, Box::new(Counter::default())).is_err());
+    assert_eq!(bench.run(Resume::Go).stopped_at, Some(Address(0x1200)));
+    assert_eq!(bench.runs.observer::<Counter>(id).unwrap().hits, [0x1100, 0x1100]);
+    let hidden = bench.runs.hidden();
+    assert!(control::list_shown(&bench.target, &hidden).unwrap().is_empty());
+    assert!(control::clear_shown(&bench.target, None, &hidden).unwrap().removed.is_empty());
+    assert_eq!(list(&bench.target).unwrap().len(), 1);
+    assert!(bench.runs.stop_observing(&bench.target, id).unwrap());
+    assert!(!bench.runs.stop_observing(&bench.target, id).unwrap());
+    assert!(list(&bench.target).unwrap().is_empty());
+}

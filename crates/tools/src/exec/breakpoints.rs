@@ -15,6 +15,9 @@ pub(crate) struct Breakpoints;
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Params {
+    /// Also those of running traces.
+    #[serde(default)]
+    include_internal: Option<bool>,
     #[serde(default)]
     session_id: Option<SessionId>,
 }
@@ -45,8 +48,9 @@ impl Tool for Breakpoints {
 }
 
 impl WorkerTool for Breakpoints {
-    fn run(job: &mut Job<'_>, _: Params) -> Result<Output, ToolError> {
-        let breakpoints = control::list(job.target).map_err(refused)?;
+    fn run(job: &mut Job<'_>, params: Params) -> Result<Output, ToolError> {
+        let hidden = if params.include_internal == Some(true) { Vec::new() } else { job.runs.hidden() };
+        let breakpoints = control::list_shown(job.target, &hidden).map_err(refused)?;
         Ok(Output {
             enabled: breakpoints.iter().filter(|record| record.enabled).count(),
             deferred: breakpoints.iter().filter(|record| record.deferred).count(),

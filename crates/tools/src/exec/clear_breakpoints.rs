@@ -79,7 +79,8 @@ impl Tool for ClearBreakpoints {
 
 impl WorkerTool for ClearBreakpoints {
     fn run(job: &mut Job<'_>, params: Params) -> Result<Cleared, ToolError> {
-        let cleared = control::clear(job.target, params.ids.as_deref()).map_err(refused)?;
+        let cleared =
+            control::clear_shown(job.target, params.ids.as_deref(), &job.runs.hidden()).map_err(refused)?;
         if cleared.failed.is_empty() {
             return Ok(cleared);
         }
