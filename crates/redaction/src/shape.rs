@@ -15,44 +15,73 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 /// Fields that mean one thing wherever they stand. No path is among them.
-const NAMES: [&str; 37] = [
+const NAMES: [&str; 66] = [
+    "ace_type",
+    "address_symbol",
     "arch",
+    "bug_check_name",
+    "build",
     "category",
+    "characteristic_names",
+    "control_names",
+    "ctl_code",
+    "device_type",
+    "device_type_name",
     "driver",
     "driver_name",
     "ending",
     "engine",
     "execution",
+    "facility_name",
+    "failure_bucket_id",
+    "failure_id_hash",
+    "failure_name",
     "file_version",
+    "flag_names",
     "function",
     "guid",
+    "hresult",
+    "irql",
     "kind",
     "level",
     "machine",
+    "major_name",
+    "majors",
+    "mangled_name",
+    "minor_name",
     "mnemonic",
     "module",
     "module_name",
+    "names",
     "next",
+    "ntstatus",
     "pdb_guid",
+    "policy",
+    "problem_class",
     "product_version",
     "reason",
     "register",
     "registers",
+    "rights",
     "run",
+    "runtime_module",
+    "section",
     "session",
     "session_id",
     "state",
     "status",
     "status_name",
+    "subcode_name",
+    "subregister",
     "symbol",
     "symbol_name",
+    "symbolic",
     "symbols",
     "tool",
-    "type",
     "type_name",
-    "unit",
+    "unloaded_module",
     "version",
-    "why_code",
+    "win32",
 ];
 
 /// The keyword by which a type says that its strings are vocabulary.
@@ -70,10 +99,18 @@ pub(crate) enum Leaf {
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) leaf: Leaf,
+    /// Its type has strings at all.
+    strings: bool,
     fields: HashMap<String, usize>,
     /// Members no property names.
     other: usize,
     items: usize,
+}
+
+impl Node {
+    fn unknown() -> Self {
+        Self { leaf: Leaf::Text, strings: true, fields: HashMap::new(), other: UNTYPED, items: UNTYPED }
+    }
 }
 
 /// The leaves of a type. Cheap to ask, made once from a schema.
@@ -101,10 +138,10 @@ impl Shape {
     /// The shape of `schema`'s values; `$ref`s into its `$defs` are followed.
     #[must_use]
     pub fn of(schema: &Value) -> Self {
-        let untyped = Node { leaf: Leaf::Text, fields: HashMap::new(), other: UNTYPED, items: UNTYPED };
+        let untyped = Node::unknown();
         let mut building = Building { root: schema, nodes: vec![untyped], known: HashMap::new() };
         // So that the root is where it is looked for, also when it says nothing.
-        let node = Node { leaf: Leaf::Text, fields: HashMap::new(), other: UNTYPED, items: UNTYPED };
+        let node = Node::unknown();
         building.nodes.push(node);
         let mut branches = Vec::new();
         building.expand(schema, &mut branches, 0);
@@ -150,7 +187,7 @@ impl Shape {
     ) {
         let node = &self.nodes[at];
         let deeper = !node.fields.is_empty() || node.items != UNTYPED || node.other != UNTYPED;
-        if !deeper {
+        if !deeper && node.strings {
             let word = match self.leaf(at, name) {
                 Leaf::Verbatim => "verbatim",
                 Leaf::Text => "text",
@@ -213,7 +250,7 @@ impl<'a> Building<'a> {
             return *at;
         }
         let at = self.nodes.len();
-        self.nodes.push(Node { leaf: Leaf::Text, fields: HashMap::new(), other: UNTYPED, items: UNTYPED });
+        self.nodes.push(Node::unknown());
         self.known.insert(key, at);
         self.fill(at, name, &branches, depth);
         at
@@ -234,7 +271,8 @@ impl<'a> Building<'a> {
             items.extend(branch.get("prefixItems").and_then(Value::as_array).into_iter().flatten());
             other.extend(branch.get("additionalProperties").filter(|schema| schema.is_object()));
         }
-        self.nodes[at].leaf = leaf(branches);
+        let kind = leaf(branches);
+        (self.nodes[at].leaf, self.nodes[at].strings) = (kind.unwrap_or(Leaf::Text), kind.is_some());
         for (name, schemas) in named {
             let inner = self.node(name, &schemas, depth + 1);
             self.nodes[at].fields.insert(name.clone(), inner);
@@ -245,8 +283,9 @@ impl<'a> Building<'a> {
     }
 }
 
-/// What strings of these alternatives are; text when one of them can be text.
-fn leaf(branches: &[&Value]) -> Leaf {
+/// What strings of these alternatives are, text when one of them can be text; `None` when none has
+/// strings.
+fn leaf(branches: &[&Value]) -> Option<Leaf> {
     let mut kinds = branches.iter().filter_map(|branch| {
         let says = |key: &str| branch.get(key).is_some();
         let is_string = match branch.get("type") {
@@ -267,8 +306,8 @@ fn leaf(branches: &[&Value]) -> Leaf {
             None => Leaf::Text,
         })
     });
-    let Some(first) = kinds.next() else { return Leaf::Text };
-    if kinds.all(|kind| kind == first) { first } else { Leaf::Text }
+    let first = kinds.next()?;
+    Some(if kinds.all(|kind| kind == first) { first } else { Leaf::Text })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Completions (spec 00 decision 15): at most 100 values within 200 ms, an empty list instead of an
 //! error. Nothing is downloaded, and no running target is waited for.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,8 @@ pub(crate) async fn complete(
 ) -> CompletionInfo {
     let looked = tokio::time::timeout(BOUND, look(client, surface, dump_dirs, request)).await;
     let (mut values, more) = looked.ok().flatten().unwrap_or_default();
+    // A value with a token in it completes nothing: what it stands for is kept back.
+    values.retain(|value| matches!(client.redactor().text(value), Cow::Borrowed(_)));
     let more = more || values.len() > CompletionInfo::MAX_VALUES;
     values.truncate(CompletionInfo::MAX_VALUES);
     CompletionInfo::with_pagination(values, None, more).unwrap_or_default()

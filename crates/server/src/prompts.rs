@@ -34,7 +34,7 @@ pub(crate) fn get(
     };
     let text = prompt
         .message(&request.arguments.unwrap_or_default(), surface)
-        .map_err(|problems| ErrorData::invalid_params(problems, None))?;
+        .map_err(|problems| ErrorData::invalid_params(client.redactor().text(&problems).into_owned(), None))?;
     let message = PromptMessage::new_text(Role::User, client.redactor().text(&text));
     Ok(GetPromptResult::new(vec![message]).with_description(prompt.description))
 }

@@ -55,7 +55,7 @@ pub(crate) fn templates(surface: &Surface) -> Vec<ResourceTemplate> {
         rows.push(
             ResourceTemplate::new(uri::MODULES, "modules")
                 .with_title("Modules of a session")
-                .with_description("As the tool `modules` answers; filter is a name, * and ? are wild.")
+                .with_description("As the tool of that name answers; filter is a name, * and ? are wild.")
                 .with_mime_type(JSON),
         );
     }
@@ -154,7 +154,7 @@ async fn place(
             let mut out = Map::new();
             out.insert("status".into(), json!("ok"));
             out.extend(answer);
-            Ok(Value::Object(out).to_string())
+            Ok(client.redacted(Value::Object(out)).to_string())
         }
         Ok(_) => Err(ErrorData::internal_error("a look-up answered no object; please report it", None)),
         Err(error) => Err(failure(client, &error, surface)),

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
-use redaction::Redactor;
+use redaction::{Redactor, Shape};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use tools::sessions::SymbolSettings;
 use tools::tool::Run;
-use tools::{Admission, Category, Sessions, Surface, ToolEntry, ToolError};
+use tools::{Admission, Category, Sessions, Surface, ToolError};
 
 use crate::answer::{self, CallFailure, CallResult, NO_WORKER};
 use crate::call::Reply;
@@ -129,10 +129,10 @@ impl Client {
         self.shared.config.transcript.as_ref().map(|recorder| recorder.recent(&self.id))
     }
 
-    /// A typed value of `tool` as it may leave, for an answer that is no call's.
+    /// A value as it may leave, for an answer that is no tool's: fields are known by their names.
     #[must_use]
-    pub fn redacted(&self, tool: &ToolEntry, mut value: Value) -> Value {
-        let counts = egress::value(self.redactor(), tool, &mut value);
+    pub fn redacted(&self, mut value: Value) -> Value {
+        let counts = self.redactor().value(&mut value, &Shape::untyped());
         if let Value::Object(answer) = &mut value {
             egress::report(answer, &counts);
         }

@@ -181,6 +181,7 @@ pub struct ProcessInfo {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PrimaryModule {
+    #[schemars(extend("x-verbatim" = true))]
     pub name: String,
     pub image_name: String,
     pub start: Address,

@@ -47,6 +47,7 @@ struct Pdb {
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct Row {
+    #[schemars(extend("x-verbatim" = true))]
     name: String,
     image_name: String,
     /// As recorded, when that is more than `image_name`.

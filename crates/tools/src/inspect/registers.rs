@@ -41,6 +41,7 @@ enum Kind {
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct Row {
+    #[schemars(extend("x-verbatim" = true))]
     name: String,
     kind: Kind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
