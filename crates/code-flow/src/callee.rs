@@ -6,6 +6,7 @@ use target::Machine;
 
 use crate::image::CodeImage;
 use crate::imports::ImportSlot;
+use crate::listing::Listing;
 
 /// Where a transfer leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,24 @@ pub fn callee<'i>(image: &'i CodeImage<'_>, instruction: &Decoded) -> Callee<'i>
             }
         }
         _ => Callee::Indirect,
+    }
+}
+
+/// Where the call or jump at `site` of a listing leads: [`callee`], and through registers that
+/// straight-line code loaded from an import's slot (ARM64's only way).
+#[must_use]
+pub fn callee_in<'i>(image: &'i CodeImage<'_>, listing: &Listing, site: u64) -> Callee<'i> {
+    let Some(instruction) = listing.instructions.get(&site) else { return Callee::Indirect };
+    match callee(image, instruction) {
+        Callee::Indirect if matches!(instruction.operands.first(), Some(Operand::Register(_))) => {
+            let window = listing.straight_before(site, 16);
+            let slot = crate::structural::loaded_from(image, &window, instruction);
+            match slot.and_then(|slot| image.imports().at_slot(slot)) {
+                Some(import) => Callee::Import(import),
+                None => Callee::Indirect,
+            }
+        }
+        found => found,
     }
 }
 

@@ -1,10 +1,13 @@
 //! What the walk collects for [`ImageIndex`]: references, uses of imports, privileged instructions.
 
+use std::collections::HashSet;
+
 use code::record::{Operand, Operation, Register, Transfer};
 use code::{Arm64, Decoded, Mention, Recorder, Scanned, decode_arm64};
 use target::Machine;
 
 use crate::image::CodeImage;
+use crate::listing::ResolvedTable;
 use crate::references::{ImageIndex, ImportSite, ImportUse, PrivilegedSite, Reference, XrefKind};
 use crate::spans::Span;
 use crate::structural::{WINDOW, records, resolve};
@@ -35,12 +38,16 @@ pub(crate) struct Collector<'i, 'a> {
     sites: Vec<ImportSite>,
     /// Calls of a loaded register, and where it was loaded.
     register_calls: Vec<(ImportSite, u64)>,
+    /// Jumps of a loaded register.
+    import_jumps: HashSet<u64>,
     loaded: Vec<Loaded>,
     /// ARM64: what `adrp` and `add` made of each register.
     known: [Option<u64>; 32],
     privileged: [Vec<PrivilegedSite>; 3],
     counts: [usize; 3],
     unresolved_jumps: usize,
+    /// Addresses of code that reached code computes.
+    taken: Vec<u64>,
     cap_hit: bool,
 }
 
@@ -61,11 +68,13 @@ impl<'i, 'a> Collector<'i, 'a> {
             references: Vec::new(),
             sites: Vec::new(),
             register_calls: Vec::new(),
+            import_jumps: HashSet::new(),
             loaded: Vec::new(),
             known: [None; 32],
             privileged: [const { Vec::new() }; 3],
             counts: [0; 3],
             unresolved_jumps: 0,
+            taken: Vec::new(),
             cap_hit: false,
         }
     }
@@ -86,6 +95,7 @@ impl<'i, 'a> Collector<'i, 'a> {
             privileged_counts: self.counts,
             coverage,
             unresolved_jumps: self.unresolved_jumps,
+            starts: image.found_starts(),
         };
         let mut sites = self.sites;
         for (site, load) in self.register_calls {
@@ -143,6 +153,13 @@ impl<'i, 'a> Collector<'i, 'a> {
             _ => return,
         };
         self.refer(address, at, kind, standing);
+        if kind == XrefKind::AddressTaken
+            && standing == Standing::InFunction
+            && self.taken.len() < MAX_REFERENCES
+            && self.image.is_executable(address)
+        {
+            self.taken.push(address);
+        }
     }
 
     fn is_address(&self, instruction: &Scanned, address: u64) -> bool {
@@ -215,6 +232,7 @@ impl<'i, 'a> Collector<'i, 'a> {
         let site = ImportSite { slot: loaded.slot, at, how: ImportUse::Called, standing };
         if self.register_calls.len() < MAX_IMPORT_SITES {
             self.register_calls.push((site, loaded.at));
+            self.import_jumps.insert(at);
         } else {
             self.cap_hit = true;
         }
@@ -317,35 +335,35 @@ impl Visitor for Collector<'_, '_> {
         }
     }
 
-    fn targets(&mut self, walk: &Walk<'_, '_>, jump: &Scanned) -> Vec<u64> {
+    fn table(&mut self, walk: &Walk<'_, '_>, jump: &Scanned) -> Option<ResolvedTable> {
         let mut slot = None;
         jump.mentions(|address, mention| {
             if mention == Mention::Accessed {
                 slot = Some(address);
             }
         });
-        if slot.is_some_and(|slot| self.is_slot(slot)) {
-            return Vec::new();
+        if slot.is_some_and(|slot| self.is_slot(slot)) || self.import_jumps.contains(&jump.address) {
+            return None;
         }
         let before = walk.before(jump.address, WINDOW);
         let window = records(self.image.machine, &before, |address| walk.bytes_at(address));
         let record = self.recorder.record(jump.address, walk.bytes_at(jump.address));
         let may_start = |address: u64| walk.may_start(address);
-        match resolve(self.image, &window, &record, &may_start) {
-            Ok(table) => {
-                let mut targets = table.targets;
-                targets.sort_unstable();
-                targets.dedup();
-                for target in &targets {
-                    self.refer(*target, jump.address, XrefKind::Table, Standing::InFunction);
-                }
-                targets
-            }
-            Err(_) => {
-                self.unresolved_jumps += 1;
-                Vec::new()
-            }
+        let Ok(table) = resolve(self.image, &window, &record, &may_start) else {
+            self.unresolved_jumps += 1;
+            return None;
+        };
+        let mut targets = table.targets.clone();
+        targets.sort_unstable();
+        targets.dedup();
+        for target in targets {
+            self.refer(target, jump.address, XrefKind::Table, Standing::InFunction);
         }
+        Some(table)
+    }
+
+    fn taken(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.taken)
     }
 }
 
@@ -362,7 +380,8 @@ fn resolve_thunks(image: &CodeImage<'_>, index: &ImageIndex, sites: Vec<ImportSi
                 .filter(|caller| matches!(caller.kind, XrefKind::Call | XrefKind::Jump | XrefKind::Branch))
                 .map(|caller| ImportSite { at: caller.at, standing: caller.standing, ..site }),
         );
-        if out.len() == before {
+        // A thunk nothing leads to (linkers leave some) calls nothing.
+        if out.len() == before && (start.is_none() || site.standing == Standing::InFunction) {
             out.push(site);
         }
     }

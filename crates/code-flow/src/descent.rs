@@ -6,7 +6,7 @@ use code::record::Transfer;
 use code::{Decoded, Recorder};
 use target::Halt;
 
-use crate::callee::{Callee, callee, decode_at};
+use crate::callee::{Callee, callee, callee_in, decode_at};
 use crate::image::CodeImage;
 use crate::listing::{
     EdgeKind, EntrySource, ExternalEdge, Listing, MAX_BLOCKS, MAX_INSTRUCTIONS, MAX_ROUNDS, Resolution,
@@ -24,7 +24,8 @@ enum Via {
     Unconditional,
 }
 
-/// The function that starts at `entry`.
+/// The function that starts at `entry`. What belongs to it depends on the starts known: build an
+/// [`ImageIndex`](crate::ImageIndex) of the image first, or [`CodeImage::learn`] one.
 #[must_use]
 pub fn listing(image: &CodeImage<'_>, entry: u64, tables: &dyn TableResolver, halt: &Halt) -> Listing {
     let mut descent = Descent::new(image, entry, halt);
@@ -73,7 +74,6 @@ struct Descent<'i, 'a> {
     overlaps: BTreeSet<u64>,
     /// Indirect jumps and what was last said of them.
     indirect: BTreeMap<u64, &'static str>,
-    targets: BTreeSet<u64>,
 }
 
 impl<'i, 'a> Descent<'i, 'a> {
@@ -100,6 +100,7 @@ impl<'i, 'a> Descent<'i, 'a> {
             entry_source,
             instructions: BTreeMap::new(),
             external_edges: Vec::new(),
+            branch_targets: BTreeSet::new(),
             blind: Vec::new(),
             overlaps: Vec::new(),
             regions: Vec::new(),
@@ -120,7 +121,6 @@ impl<'i, 'a> Descent<'i, 'a> {
             blind: BTreeSet::new(),
             overlaps: BTreeSet::new(),
             indirect: BTreeMap::new(),
-            targets: BTreeSet::new(),
         }
     }
 
@@ -210,7 +210,7 @@ impl<'i, 'a> Descent<'i, 'a> {
             Transfer::Call(Some(target)) if target == instruction.end() => true,
             Transfer::Call(target) => {
                 if let Some(target) = target {
-                    self.image.note_call(target);
+                    self.image.note_start(target);
                     self.edges.insert(ExternalEdge { site, target, kind: EdgeKind::Call });
                 }
                 let ends = never_returns(self.image, instruction);
@@ -233,10 +233,10 @@ impl<'i, 'a> Descent<'i, 'a> {
     }
 
     fn target(&mut self, target: u64, queue: &mut Vec<u64>) {
-        if self.targets.len() >= MAX_BLOCKS {
+        if self.out.branch_targets.len() >= MAX_BLOCKS {
             return self.cap("listing_blocks");
         }
-        if self.targets.insert(target) {
+        if self.out.branch_targets.insert(target) {
             queue.push(target);
         }
     }
@@ -292,6 +292,10 @@ impl<'i, 'a> Descent<'i, 'a> {
         for site in sites {
             if self.out.stopped.is_some() {
                 return false;
+            }
+            if matches!(callee_in(self.image, &self.out, site), Callee::Import(_)) {
+                self.indirect.remove(&site);
+                continue;
             }
             match resolver.resolve(self.image, &self.out, site) {
                 Resolution::Resolved(table) => {

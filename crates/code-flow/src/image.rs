@@ -81,8 +81,8 @@ pub struct CodeImage<'a> {
     starts: OnceCell<KnownStarts>,
     relocations: OnceCell<Vec<Relocation>>,
     names: Box<dyn Names + 'a>,
-    /// Targets of direct calls seen so far: starts of functions, too.
-    called: RefCell<BTreeSet<u64>>,
+    /// Starts of functions found in code decoded so far.
+    found: RefCell<BTreeSet<u64>>,
     /// Whether a function returns, as far as it was asked.
     pub(crate) returns: RefCell<HashMap<u64, bool>>,
     bound: OnceCell<HashMap<u64, usize>>,
@@ -130,7 +130,7 @@ impl<'a> CodeImage<'a> {
             starts: OnceCell::new(),
             relocations: OnceCell::new(),
             names: Box::new(NoNames),
-            called: RefCell::default(),
+            found: RefCell::default(),
             returns: RefCell::default(),
             bound: OnceCell::new(),
         })
@@ -268,19 +268,31 @@ impl<'a> CodeImage<'a> {
         })
     }
 
-    /// Notes that a direct call goes to `address`.
-    pub fn note_call(&self, address: u64) {
+    /// Notes that a function starts at `address`: a direct call goes there, or code computes it.
+    pub fn note_start(&self, address: u64) {
         if self.is_executable(address) {
-            self.called.borrow_mut().insert(address);
+            self.found.borrow_mut().insert(address);
         }
     }
 
-    /// Whether a function is known to start at `address`: a sure start, or called directly by code
+    /// Starts noted so far, by address.
+    #[must_use]
+    pub fn found_starts(&self) -> Vec<u64> {
+        self.found.borrow().iter().copied().collect()
+    }
+
+    /// Takes over the starts an earlier walk of the same image found. Extents of functions without
+    /// unwind records, and what is a tail jump, depend on them.
+    pub fn learn(&self, index: &crate::references::ImageIndex) {
+        self.found.borrow_mut().extend(index.starts.iter().copied());
+    }
+
+    /// Whether a function is known to start at `address`: a sure start, or called or computed by code
     /// decoded so far. The begin of an unwind record alone does not make one: cold parts have their
     /// own.
     #[must_use]
     pub fn is_start(&self, address: u64) -> bool {
-        self.starts().sure.contains(&address) || self.called.borrow().contains(&address)
+        self.starts().sure.contains(&address) || self.found.borrow().contains(&address)
     }
 
     /// The next known start after `address`.
@@ -289,7 +301,7 @@ impl<'a> CodeImage<'a> {
         use std::ops::Bound::{Excluded, Unbounded};
         let after = (Excluded(address), Unbounded);
         let sure = self.starts().sure.range(after).next().copied();
-        let called = self.called.borrow().range(after).next().copied();
+        let called = self.found.borrow().range(after).next().copied();
         sure.into_iter().chain(called).min()
     }
 
@@ -297,7 +309,7 @@ impl<'a> CodeImage<'a> {
     #[must_use]
     pub fn start_before(&self, address: u64) -> Option<u64> {
         let sure = self.starts().sure.range(..=address).next_back().copied();
-        let called = self.called.borrow().range(..=address).next_back().copied();
+        let called = self.found.borrow().range(..=address).next_back().copied();
         sure.into_iter().chain(called).max()
     }
 

@@ -25,7 +25,7 @@ pub mod vocabulary;
 mod walk;
 
 pub use blocks::{Block, Blocks, Edge};
-pub use callee::{Callee, callee, decode_at};
+pub use callee::{Callee, callee, callee_in, decode_at};
 pub use descent::{function_at, listing};
 pub use image::{CodeImage, ImageError, Origin, PageRead, PageSource, Whole};
 pub use imports::{ImportSlot, Imports, NamedFrom};

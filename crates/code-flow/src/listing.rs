@@ -1,8 +1,9 @@
 //! A function's instructions, found by recursive descent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use code::Decoded;
+use code::record::Transfer;
 
 use crate::image::CodeImage;
 use crate::vocabulary::Stopped;
@@ -86,6 +87,8 @@ pub struct Listing {
     /// By address.
     pub instructions: BTreeMap<u64, Decoded>,
     pub external_edges: Vec<ExternalEdge>,
+    /// Where jumps, branches and tables inside the function lead.
+    pub branch_targets: BTreeSet<u64>,
     /// Addresses that would not read or decode.
     pub blind: Vec<u64>,
     /// Instructions that begin inside another one.
@@ -95,10 +98,30 @@ pub struct Listing {
     /// Calls after which control does not return.
     pub no_return_calls: Vec<u64>,
     pub tables: Vec<ResolvedTable>,
-    /// Indirect jumps that were not resolved, with the reason. Indirect calls through import
-    /// slots are not among them.
+    /// Indirect jumps that were not resolved, with the reason. Jumps to imports are not among them.
     pub unresolved: Vec<(u64, &'static str)>,
     pub stopped: Option<Stopped>,
     /// Caps that ended the descent.
     pub caps: Vec<&'static str>,
+}
+
+impl Listing {
+    /// The straight-line code right before `site`, at most `count` instructions: nothing jumps into
+    /// it and nothing but calls leaves it.
+    #[must_use]
+    pub fn straight_before(&self, site: u64, count: usize) -> Vec<&Decoded> {
+        let mut out: Vec<&Decoded> = Vec::new();
+        let mut at = site;
+        while out.len() < count && !self.branch_targets.contains(&at) {
+            let Some((_, before)) = self.instructions.range(..at).next_back() else { break };
+            let whole = matches!(before.transfer, Transfer::Fallthrough | Transfer::Call(_));
+            if before.end() != at || !whole {
+                break;
+            }
+            out.push(before);
+            at = before.address;
+        }
+        out.reverse();
+        out
+    }
 }

@@ -8,7 +8,7 @@ use code::record::Transfer;
 use target::Halt;
 
 use crate::blocks::Blocks;
-use crate::callee::{Callee, callee};
+use crate::callee::{Callee, callee_in};
 use crate::descent::{function_at, listing};
 use crate::image::CodeImage;
 use crate::listing::{EdgeKind, Listing, TableResolver};
@@ -125,6 +125,10 @@ pub fn reach(search: &Search<'_, '_>) -> Option<Reached> {
         }
         note_unseen(&image, &explored, &part, &mut out);
         for hop in hops(&image, &explored, &part) {
+            // An import's slot is data; what it is bound to is a hop of its own.
+            if hop.kind == HopKind::Import && image.contains(hop.callee) {
+                continue;
+            }
             let outside = (search.images)(hop.callee).is_none_or(|next| next.base != home);
             if outside && !search.cross_image {
                 continue;
@@ -228,7 +232,7 @@ fn hops(image: &CodeImage<'_>, explored: &Explored, part: &BTreeSet<u64>) -> Vec
         if !matches!(instruction.transfer, Transfer::Call(_) | Transfer::Jump(_)) {
             continue;
         }
-        if let Callee::Import(import) = callee(image, instruction) {
+        if let Callee::Import(import) = callee_in(image, &explored.listing, *at) {
             out.push(Hop { site: *at, kind: HopKind::Import, callee: import.slot });
             if let Some(bound) = image.value(import.slot, image.pointer_size())
                 && !image.contains(bound)
@@ -252,7 +256,9 @@ fn note_unseen(image: &CodeImage<'_>, explored: &Explored, part: &BTreeSet<u64>,
         .collect();
     for at in part {
         let Some(instruction) = explored.listing.instructions.get(at) else { continue };
-        if instruction.transfer == Transfer::Call(None) && callee(image, instruction) == Callee::Indirect {
+        if instruction.transfer == Transfer::Call(None)
+            && callee_in(image, &explored.listing, *at) == Callee::Indirect
+        {
             unresolved.push(*at);
         }
     }

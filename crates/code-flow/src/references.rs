@@ -97,6 +97,8 @@ pub struct ImageIndex {
     pub coverage: Coverage,
     /// Indirect jumps of reached code that no table was found for.
     pub unresolved_jumps: usize,
+    /// Starts of functions found on the way, for [`CodeImage::learn`].
+    pub starts: Vec<u64>,
 }
 
 /// A value of the image's data that equals an address.

@@ -162,6 +162,10 @@ struct Machinery {
 }
 
 impl Machinery {
+    fn new(machine: Machine) -> Self {
+        Self { machine, registers: Vec::new(), unknowns: 0, epoch: 0, compared: None, bounds: Vec::new() }
+    }
+
     fn fresh(&mut self) -> Value {
         self.unknowns += 1;
         Value::Unknown(self.unknowns)
@@ -405,14 +409,7 @@ pub(crate) fn resolve(
     jump: &Decoded,
     may_start: &dyn Fn(u64) -> bool,
 ) -> Result<ResolvedTable, &'static str> {
-    let mut machinery = Machinery {
-        machine: image.machine,
-        registers: Vec::new(),
-        unknowns: 0,
-        epoch: 0,
-        compared: None,
-        bounds: Vec::new(),
-    };
+    let mut machinery = Machinery::new(image.machine);
     for instruction in window {
         machinery.step(instruction);
     }
@@ -425,6 +422,21 @@ pub(crate) fn resolve(
         return Err("the table has too many slots");
     }
     enumerate(image, jump.address, &indexed, count, may_start)
+}
+
+/// The address the register a call or jump goes through was loaded from, as far as `window` knows.
+pub(crate) fn loaded_from(image: &CodeImage<'_>, window: &[&Decoded], transfer: &Decoded) -> Option<u64> {
+    let mut machinery = Machinery::new(image.machine);
+    for instruction in window {
+        machinery.step(instruction);
+    }
+    match machinery.operand(transfer.operands.first()?) {
+        Value::Load { address, size, .. } if usize::from(size) == image.pointer_size() => match *address {
+            Value::Constant(address) => Some(address),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// The target as an expression of the index, and how many values the index has.

@@ -6,12 +6,15 @@ use code::{Scanned, scan};
 use target::{Halt, Machine};
 
 use crate::image::CodeImage;
+use crate::listing::ResolvedTable;
 use crate::no_return::scanned_never_returns;
 use crate::spans::{Span, code_spans};
 use crate::vocabulary::{Coverage, Standing};
 
 /// Instructions between two looks at the halt.
 const POLL: usize = 4096;
+/// Instructions decoded to see whether bytes are code.
+const TRIAL: usize = 96;
 /// Marks of a byte: part of an instruction, its first, in an unwind record, queued as a root.
 const COVERED: u8 = 1;
 const START: u8 = 2;
@@ -25,8 +28,12 @@ pub(crate) trait Visitor {
     fn instruction(&mut self, instruction: &Scanned, bytes: &[u8], standing: Standing, span: &Span);
     /// What was carried from instruction to instruction no longer holds.
     fn interrupted(&mut self);
-    /// An indirect jump of code that was reached: the targets it is known to have.
-    fn targets(&mut self, _walk: &Walk<'_, '_>, _jump: &Scanned) -> Vec<u64> {
+    /// An indirect jump of code that was reached: the table behind it, if it is known.
+    fn table(&mut self, _walk: &Walk<'_, '_>, _jump: &Scanned) -> Option<ResolvedTable> {
+        None
+    }
+    /// Addresses of code that reached code has computed since the last call.
+    fn taken(&mut self) -> Vec<u64> {
         Vec::new()
     }
 }
@@ -39,13 +46,15 @@ pub(crate) struct Walk<'i, 'a> {
     pub(crate) coverage: Coverage,
     halt: &'i Halt,
     count: usize,
+    /// `[start, end)` of resolved jump tables.
+    tables: Vec<(u64, u64)>,
 }
 
 impl<'i, 'a> Walk<'i, 'a> {
     pub(crate) fn new(image: &'i CodeImage<'a>, halt: &'i Halt) -> Self {
         let (spans, coverage) = code_spans(image, halt);
         let marks = spans.iter().map(|span| vec![0; span.bytes.len()]).collect();
-        let mut walk = Self { image, spans, marks, coverage, halt, count: 0 };
+        let mut walk = Self { image, spans, marks, coverage, halt, count: 0, tables: Vec::new() };
         for region in image.regions().all() {
             let start = image.base + u64::from(region.begin);
             walk.mark(start, image.base + u64::from(region.end), RECORDED);
@@ -117,7 +126,9 @@ impl<'i, 'a> Walk<'i, 'a> {
 
     /// Walks everything.
     pub(crate) fn run(&mut self, visitor: &mut dyn Visitor) {
-        self.descend(visitor);
+        self.descend(self.roots(), visitor);
+        let called = self.sweep(visitor, RECORDED, Standing::InFunction);
+        self.descend(called, visitor);
         self.sweep(visitor, RECORDED, Standing::InFunction);
         let gaps = if self.image.machine == Machine::X86 || self.image.regions().is_empty() {
             Standing::Unverified
@@ -138,8 +149,8 @@ impl<'i, 'a> Walk<'i, 'a> {
         out
     }
 
-    fn descend(&mut self, visitor: &mut dyn Visitor) {
-        let mut queue = self.roots();
+    fn descend(&mut self, roots: Vec<u64>, visitor: &mut dyn Visitor) {
+        let mut queue = roots;
         let mut jumps = Vec::new();
         loop {
             while let Some(start) = queue.pop() {
@@ -149,13 +160,87 @@ impl<'i, 'a> Walk<'i, 'a> {
                 }
             }
             for jump in std::mem::take(&mut jumps) {
-                let targets = visitor.targets(self, &jump);
-                queue.extend(targets.into_iter().filter(|target| self.queue_once(*target)));
+                let Some(table) = visitor.table(self, &jump) else { continue };
+                let bytes = table.targets.len() as u64 * u64::from(table.entry_size);
+                self.tables.push((table.table, table.table.saturating_add(bytes)));
+                queue.extend(table.targets.into_iter().filter(|target| self.queue_once(*target)));
             }
             if queue.is_empty() {
-                return;
+                self.computed(visitor.taken(), &mut queue);
+            }
+            if queue.is_empty() {
+                return self.pointed_at();
             }
         }
+    }
+
+    /// Addresses that code computes start functions (dispatch routines are found so) unless they
+    /// are tables or text.
+    fn computed(&mut self, addresses: Vec<u64>, queue: &mut Vec<u64>) {
+        for address in addresses {
+            let covered = self.mark_at(address).is_none_or(|mark| mark & (COVERED | QUEUED) != 0);
+            if covered || self.in_table(address) || !self.reads_like_code(address) {
+                continue;
+            }
+            self.image.note_start(address);
+            if self.queue_once(address) {
+                queue.push(address);
+            }
+        }
+    }
+
+    /// Data pointers outside jump tables point at functions.
+    fn pointed_at(&self) {
+        let size = self.image.pointer_size();
+        for rva in crate::starts::data_pointer_slots(self.image) {
+            let Some(slot) = self.image.checked_va(rva, size as u32) else { continue };
+            if let Some(value) = self.image.value(slot, size)
+                && self.mark_at(value).is_some_and(|mark| mark & START != 0)
+                && !self.in_table(slot)
+            {
+                self.image.note_start(value);
+            }
+        }
+    }
+
+    fn in_table(&self, address: u64) -> bool {
+        self.tables.iter().any(|&(start, end)| address >= start && address < end)
+    }
+
+    fn mark_at(&self, address: u64) -> Option<u8> {
+        let index = self.span_at(address)?;
+        self.marks[index].get(self.spans[index].offset(address)?).copied()
+    }
+
+    /// Whether the bytes at `address` decode as far as anything ends, without what text looks like.
+    fn reads_like_code(&self, address: u64) -> bool {
+        let mut seen = std::collections::HashSet::new();
+        let mut queue = vec![address];
+        let mut ends = false;
+        while let Some(mut at) = queue.pop() {
+            while seen.insert(at) {
+                if seen.len() > TRIAL {
+                    return true;
+                }
+                let bytes = self.bytes_at(at);
+                let instruction = scan(self.image.machine, at, bytes);
+                let own = bytes.get(..usize::from(instruction.length)).unwrap_or_default();
+                let letters = matches!(own, [0x6c..=0x6f]);
+                if instruction.transfer == Transfer::Undecodable || letters || own.iter().all(|b| *b == 0) {
+                    return false;
+                }
+                match instruction.transfer {
+                    Transfer::Branch(Some(target)) => queue.push(target),
+                    Transfer::Jump(_) | Transfer::Return | Transfer::Trap => {
+                        ends = true;
+                        break;
+                    }
+                    _ => {}
+                }
+                at = instruction.end();
+            }
+        }
+        ends
     }
 
     fn queue_once(&mut self, address: u64) -> bool {
@@ -196,7 +281,7 @@ impl<'i, 'a> Walk<'i, 'a> {
                         queue.push(target);
                     }
                     if matches!(instruction.transfer, Transfer::Call(_)) {
-                        self.image.note_call(target);
+                        self.image.note_start(target);
                         if scanned_never_returns(self.image, &instruction) {
                             return;
                         }
@@ -238,8 +323,10 @@ impl<'i, 'a> Walk<'i, 'a> {
         }
     }
 
-    /// Decodes bytes no instruction covers yet: those with `bit`, or all for 0.
-    fn sweep(&mut self, visitor: &mut dyn Visitor, bit: u8, standing: Standing) {
+    /// Decodes bytes no instruction covers yet: those with `bit`, or all for 0. Direct targets of
+    /// code that is in a function are returned, to be descended into.
+    fn sweep(&mut self, visitor: &mut dyn Visitor, bit: u8, standing: Standing) -> Vec<u64> {
+        let mut targets = Vec::new();
         for index in 0..self.spans.len() {
             let mut offset = 0;
             while offset < self.marks[index].len() {
@@ -249,12 +336,13 @@ impl<'i, 'a> Walk<'i, 'a> {
                     offset += 1;
                     continue;
                 }
-                offset = self.gap(index, offset, bit, standing, visitor);
+                offset = self.gap(index, offset, bit, standing, visitor, &mut targets);
                 if self.coverage.stopped.is_some() {
-                    return;
+                    return targets;
                 }
             }
         }
+        targets
     }
 
     /// One gap, up to the next covered byte; where to look on.
@@ -265,6 +353,7 @@ impl<'i, 'a> Walk<'i, 'a> {
         bit: u8,
         standing: Standing,
         visitor: &mut dyn Visitor,
+        targets: &mut Vec<u64>,
     ) -> usize {
         visitor.interrupted();
         let free = |mark: &u8| mark & COVERED == 0 && (bit == 0 || mark & bit != 0);
@@ -287,6 +376,14 @@ impl<'i, 'a> Walk<'i, 'a> {
                 continue;
             }
             self.take(index, offset, &instruction, standing, visitor);
+            if let (Standing::InFunction, Some(target)) = (standing, instruction.transfer.target()) {
+                if matches!(instruction.transfer, Transfer::Call(_)) {
+                    self.image.note_start(target);
+                }
+                if self.queue_once(target) {
+                    targets.push(target);
+                }
+            }
             offset += usize::from(instruction.length);
         }
         end
