@@ -64,6 +64,8 @@ enum Chore {
         #[arg(long)]
         x86: bool,
     },
+    /// Records the surface: the figures in the docs and the golden of bytes, from a running server.
+    Surface,
     /// Builds the release archives for this system and for Windows into `target/dist`.
     Dist,
     /// Asks both engines the same about a dump and prints where they differ (needs the lab).
@@ -101,6 +103,7 @@ fn main() {
         }
         Chore::Lab => lab::set_up(),
         Chore::WineWorker { release, x86 } => windows::wine_worker(release, x86),
+        Chore::Surface => suite::surface(),
         Chore::Dist => dist::build(),
         Chore::WineRun { words } => wine_run::run(&words).map(|code| {
             if code != 0 {

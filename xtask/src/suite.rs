@@ -81,6 +81,14 @@ fn on_windows() -> Result<()> {
     Ok(())
 }
 
+/// What the docs and the golden say of the surface, from a running server.
+pub(crate) fn surface() -> Result<()> {
+    run(cargo()
+        .args(["test", "--locked", "-p", "windbg-mcp", "--test", "figures", "--test", "budget"])
+        .args(["--", "every_documented_figure", "the_golden_says"])
+        .env("WINDBG_MCP_RECORD", "1"))
+}
+
 /// The mutation run of the binary's own harness, on the release build.
 pub(crate) fn mutate(count: u32, seed: u64) -> Result<()> {
     run(cargo()

@@ -2,10 +2,18 @@
 
 mod build;
 mod imports;
+mod mapped;
 mod source;
+mod sweep;
+mod table;
+mod wine;
+
+use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+
+use crate::process::root;
 
 #[derive(Subcommand)]
 pub(crate) enum Drivers {
@@ -17,10 +25,59 @@ pub(crate) enum Drivers {
         /// Only these drivers: `d01 d24`.
         drivers: Vec<String>,
     },
+    /// Prints what every build of every driver accepts, by the oracles and by `ioctl_map`.
+    Table(Table),
+}
+
+#[derive(Args)]
+pub(crate) struct Table {
+    /// Sweep again what was swept before.
+    #[arg(long)]
+    fresh: bool,
+    /// Without Wine.
+    #[arg(long)]
+    no_wine: bool,
+    /// Every build under Wine, not one of each driver.
+    #[arg(long, conflicts_with = "no_wine")]
+    every_build: bool,
+    /// The oracles alone, without `ioctl_map`.
+    #[arg(long)]
+    no_tool: bool,
+    /// The windbg-mcp to ask [default: the release build, else the debug one].
+    #[arg(long)]
+    program: Option<PathBuf>,
+    /// Only these drivers.
+    drivers: Vec<String>,
 }
 
 pub(crate) fn run(chore: Drivers) -> Result<()> {
     match chore {
         Drivers::Build { check, drivers } => build::run(check, &drivers),
+        Drivers::Table(asked) => {
+            let program = match (asked.no_tool, asked.program) {
+                (true, _) => None,
+                (false, Some(program)) => Some(program),
+                (false, None) => Some(table::program(&root())?),
+            };
+            table::print(&table::Asked {
+                fresh: asked.fresh,
+                wine: !asked.no_wine,
+                every_build: asked.every_build,
+                program,
+                drivers: asked.drivers,
+            })
+        }
     }
+}
+
+/// The step of the full test command.
+pub(crate) fn check() -> Result<()> {
+    build::run(true, &[])?;
+    table::print(&table::Asked {
+        fresh: false,
+        wine: true,
+        every_build: false,
+        program: Some(table::program(&root())?),
+        drivers: Vec::new(),
+    })
 }

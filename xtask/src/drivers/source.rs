@@ -1,5 +1,6 @@
 //! What a driver's source says about itself in its first lines: `// key: words`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -43,6 +44,38 @@ impl Variant {
     }
 }
 
+/// What tells the truth about a driver's control codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum Oracle {
+    /// All 2^32 codes.
+    Sweep,
+    /// All codes of the device types that the source names.
+    Types,
+    /// The specification's row alone.
+    #[default]
+    None,
+}
+
+/// The specification's row about a driver.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Row {
+    /// Accepted at some lengths.
+    pub(crate) accepted: BTreeSet<u32>,
+    /// Recognised and refused whatever the lengths, and with which status.
+    pub(crate) refused: BTreeMap<u32, u32>,
+    /// Compared in the driver, but not with what a caller sent.
+    pub(crate) unproved: BTreeSet<u32>,
+    /// Codes that arrive on another way than the device-control routine; they may be reported or not.
+    pub(crate) elsewhere: BTreeSet<u32>,
+    pub(crate) default: u32,
+    /// The map need not be complete.
+    pub(crate) may_be_incomplete: bool,
+    /// The map must say that something was not followed.
+    pub(crate) unresolved: bool,
+    /// The code is not provably the caller's.
+    pub(crate) not_proved: bool,
+}
+
 /// One driver: a source file and what it says of itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
@@ -52,6 +85,12 @@ pub(crate) struct Source {
     pub(crate) variants: Vec<Variant>,
     /// The PDB of its clang x64 build is committed too.
     pub(crate) keeps_pdb: bool,
+    pub(crate) row: Row,
+    pub(crate) oracle: Oracle,
+    /// Wine loads it.
+    pub(crate) wine: bool,
+    /// Input and output lengths to try besides 32 and 32.
+    pub(crate) lengths: Vec<(u32, u32)>,
 }
 
 impl Source {
@@ -65,6 +104,10 @@ impl Source {
             path: path.to_owned(),
             variants: if assembly { vec![Variant::X64Clang] } else { Variant::ALL.to_vec() },
             keeps_pdb: false,
+            row: Row::default(),
+            oracle: Oracle::None,
+            wine: false,
+            lengths: Vec::new(),
         };
         for (key, words) in text.lines().map_while(directive).flatten() {
             source.take(key, &words).with_context(|| path.display().to_string())?;
@@ -81,10 +124,76 @@ impl Source {
         match key {
             "builds" => self.variants = words.iter().map(|word| variant(word)).collect::<Result<_>>()?,
             "pdb" => self.keeps_pdb = words == ["committed"],
+            "oracle" => {
+                self.wine = words.contains(&"wine");
+                self.oracle = match words.first() {
+                    Some(&"sweep") => Oracle::Sweep,
+                    Some(&"types") => Oracle::Types,
+                    _ => Oracle::None,
+                };
+            }
+            "lengths" => self.lengths = words.iter().map(|word| pair(word, ',')).collect::<Result<_>>()?,
+            _ => self.row.take(key, words)?,
+        }
+        Ok(())
+    }
+}
+
+impl Row {
+    fn take(&mut self, key: &str, words: &[&str]) -> Result<()> {
+        let codes = || words.iter().map(|word| number(word)).collect::<Result<Vec<_>>>();
+        match key {
+            "codes" => self.accepted.extend(codes()?),
+            "pattern" | "dense" => self.accepted.extend(expanded(key, &codes()?)?),
+            "unproved" => self.unproved.extend(codes()?),
+            "worker" | "in_caller_context" => self.elsewhere.extend(codes()?),
+            "refused" => {
+                for word in words {
+                    self.refused.extend([pair(word, '=')?]);
+                }
+            }
+            "default" => self.default = *codes()?.first().context("default: a status")?,
+            "loop" => self.may_be_incomplete = true,
+            "unresolved" => (self.unresolved, self.may_be_incomplete) = (true, true),
+            "proved" => self.not_proved = words == ["no"],
             _ => {}
         }
         Ok(())
     }
+}
+
+/// The codes of a `mask value` pattern, or of a dense run: first, step, count.
+fn expanded(key: &str, numbers: &[u32]) -> Result<Vec<u32>> {
+    match (key, numbers) {
+        ("pattern", &[mask, value]) => Ok(masked(mask, value)),
+        ("dense", &[first, step, count]) => Ok((0..count).map(|i| first + i * step).collect()),
+        _ => bail!("{key}: {numbers:x?}"),
+    }
+}
+
+/// Every code with the value in the masked bits.
+pub(crate) fn masked(mask: u32, value: u32) -> Vec<u32> {
+    let mut found = vec![value & mask];
+    let mut free = !mask;
+    // The subsets of the free bits, counted down.
+    while free != 0 {
+        found.push(value & mask | free);
+        free = free.wrapping_sub(1) & !mask;
+    }
+    found
+}
+
+pub(crate) fn number(word: &str) -> Result<u32> {
+    let parsed = match word.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16),
+        None => word.parse(),
+    };
+    parsed.with_context(|| format!("not a number: {word}"))
+}
+
+fn pair(word: &str, between: char) -> Result<(u32, u32)> {
+    let (first, second) = word.split_once(between).with_context(|| format!("not two numbers: {word}"))?;
+    Ok((number(first)?, number(second)?))
 }
 
 fn variant(word: &str) -> Result<Variant> {

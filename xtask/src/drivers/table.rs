@@ -1,0 +1,261 @@
+//! Every driver by every compiler: what the tool says, what each oracle says, and whether they agree.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use super::mapped::{self, Mapped};
+use super::source::{self, Oracle, Source, Variant};
+use super::sweep::{self, Swept};
+use super::wine;
+
+/// What to run.
+pub(crate) struct Asked {
+    pub(crate) fresh: bool,
+    pub(crate) wine: bool,
+    pub(crate) every_build: bool,
+    pub(crate) program: Option<PathBuf>,
+    pub(crate) drivers: Vec<String>,
+}
+
+/// One driver's one build.
+struct Cell<'a> {
+    source: &'a Source,
+    variant: Variant,
+    image: PathBuf,
+    /// Wine loads this build.
+    wine: bool,
+}
+
+/// What was found out about a cell.
+#[derive(Default)]
+struct Seen {
+    swept: Option<Result<Swept>>,
+    wine: Option<Result<BTreeMap<u32, u32>>>,
+    mapped: Option<Result<Mapped>>,
+}
+
+enum Found {
+    Swept(Result<Swept>),
+    Wine(Result<BTreeMap<u32, u32>>),
+    Mapped(Result<Mapped>),
+}
+
+/// Runs the oracles, prints the table, fails when a row does.
+pub(crate) fn print(asked: &Asked) -> Result<()> {
+    let sources = source::all(&asked.drivers)?;
+    let cells = cells(&sources, asked.every_build);
+    let harness = sweep::build()?;
+    let host = if asked.wine { Some(wine::Host::new()?) } else { None };
+    let started = Instant::now();
+    let seen: Vec<Mutex<Seen>> = cells.iter().map(|_| Mutex::new(Seen::default())).collect();
+    let put = |index: usize, found: Found| {
+        if let Ok(mut seen) = seen[index].lock() {
+            match found {
+                Found::Swept(swept) => seen.swept = Some(swept),
+                Found::Wine(errors) => seen.wine = Some(errors),
+                Found::Mapped(mapped) => seen.mapped = Some(mapped),
+            }
+        }
+    };
+    let next = Mutex::new(0..cells.len());
+    let sweeps = || {
+        while let Some(index) = next.lock().ok().and_then(|mut range| range.next()) {
+            let cell = &cells[index];
+            if cell.source.oracle != Oracle::None && sweep::possible(cell.variant) {
+                let swept = sweep::run(&harness, cell.source, &cell.image, asked.fresh);
+                put(index, Found::Swept(swept));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(sweeps);
+        scope.spawn(sweeps);
+        if let Some(host) = &host {
+            for (index, cell) in cells.iter().enumerate().filter(|(_, cell)| cell.wine) {
+                let service = format!("Wm{}{index}", cell.source.id);
+                put(index, Found::Wine(host.sweep(cell.source, &service, &cell.image)));
+            }
+        }
+        if let Some(program) = &asked.program {
+            for (index, cell) in cells.iter().enumerate() {
+                put(index, Found::Mapped(mapped::ask(program, &cell.image)));
+            }
+        }
+    });
+    let seen: Vec<Seen> = seen.into_iter().map(|seen| seen.into_inner().unwrap_or_default()).collect();
+    let failed = rows(&cells, &seen);
+    println!("{} builds in {} s", cells.len(), started.elapsed().as_secs());
+    if failed > 0 {
+        bail!("{failed} rows of the table above do not hold");
+    }
+    Ok(())
+}
+
+/// Wine loads one build of each driver, all four compilers taking turns, unless every one is wanted.
+fn cells(sources: &[Source], every_build: bool) -> Vec<Cell<'_>> {
+    let mut turn = 0;
+    let mut cells = Vec::new();
+    for source in sources {
+        let loadable: Vec<Variant> =
+            source.variants.iter().copied().filter(|&variant| sweep::possible(variant)).collect();
+        let own = loadable.get(turn % loadable.len().max(1)).copied();
+        turn += usize::from(source.wine);
+        for &variant in &source.variants {
+            let image = source::folder().join("bin").join(variant.name()).join(format!("{}.sys", source.id));
+            let loads = loadable.contains(&variant) && (every_build || own == Some(variant));
+            cells.push(Cell { source, variant, image, wine: source.wine && loads });
+        }
+    }
+    cells
+}
+
+/// Prints the rows; how many do not hold.
+fn rows(cells: &[Cell<'_>], seen: &[Seen]) -> usize {
+    println!("{:<6} {:<12} {:>6}  {:<12} {:<22} ioctl_map", "driver", "build", "codes", "oracle", "wine");
+    let mut failed = 0;
+    for (cell, own) in cells.iter().zip(seen) {
+        let truth = truth(cell, own, cells, seen);
+        let (oracle, mut wrong) = match &own.swept {
+            None => (if truth.is_some() { "x64 set" } else { "spec" }, None),
+            Some(Err(error)) => ("failed", Some(format!("sweep: {error:#}"))),
+            Some(Ok(swept)) => {
+                (if swept.whole { "sweep 2^32" } else { "sweep types" }, against_row(cell.source, swept))
+            }
+        };
+        let wine = match &own.wine {
+            None => "-".to_owned(),
+            Some(Err(error)) => {
+                wrong = wrong.or_else(|| Some(format!("wine: {error:#}")));
+                "failed".to_owned()
+            }
+            Some(Ok(found)) => match against_wine(cell.source, found) {
+                None => format!("{} codes, equal", found.len()),
+                Some(what) => {
+                    wrong = wrong.or(Some(what));
+                    "differs".to_owned()
+                }
+            },
+        };
+        let map = match &own.mapped {
+            None => "-".to_owned(),
+            Some(Err(error)) => {
+                wrong = wrong.or_else(|| Some(format!("{error:#}")));
+                "failed".to_owned()
+            }
+            Some(Ok(mapped)) => match against_map(cell.source, mapped, truth.as_ref()) {
+                None => said(mapped),
+                Some(what) => {
+                    wrong = wrong.or(Some(what));
+                    "differs".to_owned()
+                }
+            },
+        };
+        let codes = truth.as_ref().map_or(cell.source.row.accepted.len(), BTreeSet::len);
+        println!(
+            "{:<6} {:<12} {codes:>6}  {oracle:<12} {wine:<22} {map}",
+            cell.source.id,
+            cell.variant.name()
+        );
+        if let Some(what) = wrong {
+            println!("       {what}");
+            failed += 1;
+        }
+    }
+    failed
+}
+
+fn said(mapped: &Mapped) -> String {
+    let whole = if mapped.complete { "complete" } else { "incomplete" };
+    format!("equal, {whole}, {} ms", mapped.took.as_millis())
+}
+
+/// The accepted codes as they were seen: this build's own, else those of an x64 build of the source.
+fn truth(cell: &Cell<'_>, own: &Seen, cells: &[Cell<'_>], seen: &[Seen]) -> Option<BTreeSet<u32>> {
+    let of = |seen: &Seen| Some(seen.swept.as_ref()?.as_ref().ok()?.accepted().collect());
+    of(own).or_else(|| {
+        let same = cells.iter().zip(seen).filter(|(other, _)| other.source.id == cell.source.id);
+        same.filter_map(|(_, seen)| of(seen)).next()
+    })
+}
+
+/// How a sweep differs from the specification's row.
+fn against_row(source: &Source, swept: &Swept) -> Option<String> {
+    let row = &source.row;
+    if swept.default != row.default {
+        return Some(format!("sweep: default {:#010x}, not {:#010x}", swept.default, row.default));
+    }
+    let accepted: BTreeSet<u32> = swept.accepted().collect();
+    let refused: BTreeSet<u32> =
+        swept.statuses.keys().copied().filter(|code| !accepted.contains(code)).collect();
+    different("sweep, accepted", &accepted, &row.accepted)
+        .or_else(|| different("sweep, refused", &refused, &row.refused.keys().copied().collect()))
+}
+
+fn against_wine(source: &Source, found: &BTreeMap<u32, u32>) -> Option<String> {
+    let recognised = source.row.accepted.iter().chain(source.row.refused.keys()).copied().collect();
+    different("wine", &found.keys().copied().collect(), &recognised)
+}
+
+/// How the tool's map differs from the truth, or from the row where there is none.
+fn against_map(source: &Source, mapped: &Mapped, truth: Option<&BTreeSet<u32>>) -> Option<String> {
+    let row = &source.row;
+    let truth = truth.unwrap_or(&row.accepted);
+    let mut found = mapped.accepted.clone();
+    if row.not_proved {
+        if mapped.code_proved {
+            return Some("ioctl_map: code_proved, which nothing proves".to_owned());
+        }
+        found.extend(&mapped.unproved);
+    } else if let Some(code) = mapped.unproved.iter().find(|code| !row.unproved.contains(code)) {
+        return Some(format!("ioctl_map: {code:#x} is listed unproved"));
+    }
+    found.retain(|code| !row.elsewhere.contains(code));
+    if row.unresolved && !mapped.unresolved {
+        return Some("ioctl_map: nothing unresolved, and something is".to_owned());
+    }
+    if row.unresolved == mapped.complete || !(mapped.complete || row.may_be_incomplete || row.not_proved) {
+        return Some(format!("ioctl_map: complete is {}", mapped.complete));
+    }
+    if !mapped.complete && row.may_be_incomplete {
+        let wrong: BTreeSet<u32> = found.difference(truth).copied().collect();
+        return different("ioctl_map, incomplete", &wrong, &BTreeSet::new());
+    }
+    if found.len() < truth.len() && mapped.code_count == truth.len() as u64 {
+        // The list is capped, the count exact.
+        let wrong: BTreeSet<u32> = found.difference(truth).copied().collect();
+        return different("ioctl_map, capped", &wrong, &BTreeSet::new());
+    }
+    different("ioctl_map", &found, truth).or_else(|| {
+        let refused: BTreeSet<u32> = mapped.refused.keys().copied().collect();
+        different("ioctl_map, refused", &refused, &row.refused.keys().copied().collect())
+    })
+}
+
+/// The first few codes that one has and the other has not.
+fn different(who: &str, found: &BTreeSet<u32>, wanted: &BTreeSet<u32>) -> Option<String> {
+    let few = |codes: Vec<&u32>| {
+        let shown: Vec<String> = codes.iter().take(4).map(|code| format!("{code:#010x}")).collect();
+        let more = if codes.len() > 4 { format!(" and {} more", codes.len() - 4) } else { String::new() };
+        shown.join(" ") + &more
+    };
+    let extra: Vec<&u32> = found.difference(wanted).collect();
+    let missing: Vec<&u32> = wanted.difference(found).collect();
+    match (extra.is_empty(), missing.is_empty()) {
+        (true, true) => None,
+        (false, _) => Some(format!("{who}: wrong codes {}", few(extra))),
+        (true, false) => Some(format!("{who}: missing codes {}", few(missing))),
+    }
+}
+
+/// A built windbg-mcp that serves ioctl_map: the release program, else the debug one.
+pub(crate) fn program(root: &Path) -> Result<PathBuf> {
+    ["release", "debug"]
+        .iter()
+        .map(|profile| root.join("target").join(profile).join("windbg-mcp"))
+        .find(|path| path.is_file())
+        .context("no windbg-mcp in target: cargo build --release --bin windbg-mcp")
+}
