@@ -1,11 +1,13 @@
 //! What the engine asks of this program.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use windows::Win32::System::Diagnostics::Debug::EXCEPTION_RECORD64;
 use windows::Win32::System::Diagnostics::Debug::Extensions::{
-    DEBUG_EVENT_CREATE_THREAD, DEBUG_STATUS_BREAK, IDebugBreakpoint2, IDebugControl4,
-    IDebugEventCallbacksWide, IDebugEventCallbacksWide_Impl, IDebugInputCallbacks, IDebugInputCallbacks_Impl,
+    DEBUG_EVENT_CREATE_THREAD, DEBUG_EVENT_SESSION_STATUS, DEBUG_STATUS_BREAK, IDebugBreakpoint2,
+    IDebugControl4, IDebugEventCallbacksWide, IDebugEventCallbacksWide_Impl, IDebugInputCallbacks,
+    IDebugInputCallbacks_Impl,
 };
 use windows::core::{HRESULT, PCWSTR, Ref, Result, implement, w};
 
@@ -26,14 +28,19 @@ impl IDebugInputCallbacks_Impl for InputCallbacks_Impl {
     }
 }
 
-/// Stops the target at the creation of the thread that breaks in ([`Injection`]).
+/// Stops the target at the creation of the thread that breaks in ([`Injection`]), and counts sessions
+/// that begin or end.
 #[implement(IDebugEventCallbacksWide)]
-pub(crate) struct EventCallbacks(pub(crate) Arc<Injection>);
+pub(crate) struct EventCallbacks {
+    pub(crate) injection: Option<Arc<Injection>>,
+    pub(crate) sessions: Arc<AtomicU64>,
+}
 
 impl IDebugEventCallbacksWide_Impl for EventCallbacks_Impl {
     fn GetInterestMask(&self) -> Result<u32> {
         // Not the process's end: asked for it the engine's wait fails under Wine.
-        Ok(DEBUG_EVENT_CREATE_THREAD)
+        let threads = if self.injection.is_some() { DEBUG_EVENT_CREATE_THREAD } else { 0 };
+        Ok(threads | DEBUG_EVENT_SESSION_STATUS)
     }
     fn Breakpoint(&self, _: Ref<IDebugBreakpoint2>) -> Result<()> {
         Ok(())
@@ -43,7 +50,11 @@ impl IDebugEventCallbacksWide_Impl for EventCallbacks_Impl {
     }
     fn CreateThread(&self, _: u64, _: u64, start: u64) -> Result<()> {
         // The answer is a DEBUG_STATUS; S_OK is DEBUG_STATUS_NO_CHANGE.
-        if self.0.meets(start) { Err(HRESULT(DEBUG_STATUS_BREAK.cast_signed()).into()) } else { Ok(()) }
+        if self.injection.as_ref().is_some_and(|injection| injection.meets(start)) {
+            Err(HRESULT(DEBUG_STATUS_BREAK.cast_signed()).into())
+        } else {
+            Ok(())
+        }
     }
     fn ExitThread(&self, _: u32) -> Result<()> {
         Ok(())
@@ -77,6 +88,7 @@ impl IDebugEventCallbacksWide_Impl for EventCallbacks_Impl {
         Ok(())
     }
     fn SessionStatus(&self, _: u32) -> Result<()> {
+        self.sessions.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }
     fn ChangeDebuggeeState(&self, _: u32, _: u64) -> Result<()> {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use target::capability::{CommandOutput, RunStop, StopReason};
-use target::{Command, DataModel, Halt, Result, TargetError, TargetExt};
+use target::{Command, DataModel, Driven, Halt, Result, TargetError, TargetExt};
 use windows::Win32::System::Diagnostics::Debug::Extensions::{
     DEBUG_OUTCTL_THIS_CLIENT, DEBUG_STATUS_NO_DEBUGGEE, DEBUG_STATUS_RESTART_REQUESTED,
 };
@@ -20,8 +20,29 @@ const PUMP: Duration = Duration::from_secs(60);
 /// `DEBUG_EXECUTE_NO_REPEAT` (dbgeng.h): an empty line is not the last command again.
 const NO_REPEAT: u32 = 4;
 
+/// The wait for the stop of a target a command set going.
+struct Pump<'a> {
+    before: &'a Before,
+    halt: &'a Halt,
+    wait: Duration,
+    on_moving: &'a dyn Fn(),
+}
+
 impl DbgEng {
     pub(crate) fn run_line(&self, line: &str, halt: &Halt) -> Result<CommandOutput> {
+        let wait = halt.remaining().map_or(PUMP, |left| left.min(PUMP));
+        let driven = self.driven(line, halt, wait, &|| {})?;
+        match driven.failed {
+            Some(why) if driven.output.text.trim().is_empty() => {
+                Err(TargetError::failed(format!("DbgEng refused the command: {why}")))
+            }
+            _ => Ok(driven.output),
+        }
+    }
+
+    /// Runs a line until `halt` says otherwise and, if it left the target running, waits for the stop:
+    /// at most `wait` from then on.
+    fn driven(&self, line: &str, halt: &Halt, wait: Duration, on_moving: &dyn Fn()) -> Result<Driven> {
         self.alive()?;
         halt.check("running the command")?;
         self.watchdog.drain();
@@ -34,8 +55,10 @@ impl DbgEng {
             unsafe { self.control.ExecuteWide(DEBUG_OUTCTL_THIS_CLIENT, &line, NO_REPEAT) }
         });
         let mut text = Collected::take(&self.output);
+        let failed = result.err().filter(|_| cause.is_none()).map(|error| explain(&error));
         self.forget();
-        self.after_command(&before, halt, &mut text);
+        let pump = Pump { before: &before, halt, wait, on_moving };
+        let stop = self.after_command(&pump, &mut text);
         self.watchdog.drain();
         if self.processes_here() != identity {
             self.generation.set(self.generation.get() + 1);
@@ -43,22 +66,18 @@ impl DbgEng {
         // The user may have changed what evaluation depends on.
         // SAFETY: integers only.
         let _ = unsafe { self.control.SetRadix(16) };
-        match result {
-            Err(error) if cause.is_none() && text.trim().is_empty() => {
-                Err(TargetError::failed(format!("DbgEng refused the command: {}", explain(&error))))
-            }
-            _ => Ok(CommandOutput { text, cut_short: cause.is_some() }),
-        }
+        let output = CommandOutput { text, cut_short: cause.is_some() };
+        Ok(Driven { output, failed, stop })
     }
 
     /// What the command did to the target, from the engine's state.
-    fn after_command(&self, before: &Before, halt: &Halt, text: &mut String) {
+    fn after_command(&self, pump: &Pump<'_>, text: &mut String) -> Option<RunStop> {
         // SAFETY: no arguments.
         let status = match unsafe { self.control.GetExecutionStatus() } {
             Ok(status) => status,
             Err(error) => {
                 note(text, &format!("whether the target is running could not be asked: {}", explain(&error)));
-                return;
+                return None;
             }
         };
         match status {
@@ -72,22 +91,25 @@ impl DbgEng {
                 self.set_gone(format!("a command ended the session with it: {what}"));
             }
             DEBUG_STATUS_RESTART_REQUESTED => note(text, "the engine was asked to restart the target"),
-            _ if self.is_live() && self.running() => self.pump_command(before, halt, text),
+            _ if self.is_live() && self.running() => return self.pump_command(pump, text),
             _ => self.sync_selection(),
         }
+        None
     }
 
-    fn pump_command(&self, before: &Before, halt: &Halt, text: &mut String) {
-        let bound = halt.remaining().map_or(PUMP, |left| left.min(PUMP));
-        match self.pump(bound, before, halt) {
+    fn pump_command(&self, pump: &Pump<'_>, text: &mut String) -> Option<RunStop> {
+        (pump.on_moving)();
+        match self.pump(pump.wait, pump.before, pump.halt) {
             Ok(stop) => {
                 text.push_str(&stop.output);
                 note(text, &self.where_stopped(&stop));
+                Some(stop)
             }
             Err(error) => {
                 let more = if self.running() { "; the target is still set to run" } else { "" };
                 note(text, &format!("{error}{more}"));
                 self.sync_selection();
+                None
             }
         }
     }
@@ -150,6 +172,10 @@ fn note(text: &mut String, line: &str) {
 impl Command for DbgEng {
     fn execute(&self, line: &str, halt: &Halt) -> Result<CommandOutput> {
         self.run_line(line, halt)
+    }
+
+    fn drive(&self, line: &str, wait: Duration, on_moving: &dyn Fn(), halt: &Halt) -> Result<Driven> {
+        self.driven(line, &halt.at_most(wait), wait, on_moving)
     }
 }
 

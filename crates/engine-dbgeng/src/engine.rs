@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use target::{Facts, Machine, Module, Selection, SymbolPaths, TargetError};
@@ -17,6 +18,7 @@ use crate::breakpoints::Remembered;
 use crate::callbacks::{EventCallbacks, InputCallbacks};
 use crate::cut_step::CutStep;
 use crate::exit_code::ExitCode;
+use crate::identity::Held;
 use crate::library;
 use crate::locals::Pdbs;
 use crate::output::{Collected, OutputCallbacks};
@@ -108,6 +110,7 @@ pub struct DbgEng {
     pub(crate) facts: Facts,
     pub(crate) aim: String,
     pub(crate) generation: Cell<u64>,
+    pub(crate) held: Held,
     pub(crate) paths: RefCell<SymbolPaths>,
     pub(crate) selection: Cell<Selection>,
     pub(crate) modules: RefCell<Option<Arc<[Module]>>>,
@@ -151,11 +154,12 @@ impl DbgEng {
             doing: "starting the watchdog thread",
             error: error.into(),
         })?;
-        if let Some(injection) = watchdog.injection() {
-            let events: IDebugEventCallbacksWide = EventCallbacks(Arc::clone(injection)).into();
-            // SAFETY: the engine holds a reference of its own to the object.
-            unsafe { client.SetEventCallbacksWide(&events) }.map_err(failed("setting event callbacks"))?;
-        }
+        let events = Arc::<AtomicU64>::default();
+        let callbacks =
+            EventCallbacks { injection: watchdog.injection().cloned(), sessions: Arc::clone(&events) };
+        let callbacks: IDebugEventCallbacksWide = callbacks.into();
+        // SAFETY: the engine holds a reference of its own to the object.
+        unsafe { client.SetEventCallbacksWide(&callbacks) }.map_err(failed("setting event callbacks"))?;
         Ok(Self {
             registers: client.cast().map_err(failed("asking for IDebugRegisters2"))?,
             spaces: client.cast().map_err(failed("asking for IDebugDataSpaces4"))?,
@@ -171,6 +175,7 @@ impl DbgEng {
             facts: crate::facts::unknown(),
             aim,
             generation: Cell::new(1),
+            held: Held::counting(events),
             paths: RefCell::new(paths.clone()),
             selection: Cell::new(Selection::default()),
             modules: RefCell::new(None),

@@ -16,6 +16,7 @@ mod execution;
 mod exit_code;
 mod facts;
 mod floating;
+mod identity;
 mod inject;
 mod kernel;
 mod layout;

@@ -55,6 +55,15 @@ impl Target for DbgEng {
         Identity { generation: self.generation.get(), aim: self.aim.clone() }
     }
 
+    fn identify(&self) -> Result<Identity> {
+        self.read_identity()
+    }
+
+    fn aim_at(&self, aim: &str) -> Result<()> {
+        self.alive()?;
+        self.select_aim(aim)
+    }
+
     fn abilities(&self) -> Vec<Ability> {
         let mut abilities = vec![Ability::Execute, Ability::Dx];
         if self.is_live() {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::{breakpoints, commands, faults, races, release, running};
+use crate::{breakpoints, commands, faults, identity, races, release, running};
 use engine_dbgeng::{DbgEng, LaunchOptions, OpenError, OpenOptions};
 use target::capability::{Breakpoint, Resume, RunStop};
 use target::{Context, ContextOf, Halt, SymbolPaths, Target, View};
@@ -18,9 +18,16 @@ const PRINTED: &str = "must not reach the debugger";
 const CASE: &str = "ENGINE_DBGENG_CASE";
 
 pub(crate) fn main() {
-    let cases: Vec<Case> =
-        [running::CASES, breakpoints::CASES, commands::CASES, release::CASES, faults::CASES, races::CASES]
-            .concat();
+    let cases: Vec<Case> = [
+        running::CASES,
+        breakpoints::CASES,
+        commands::CASES,
+        release::CASES,
+        faults::CASES,
+        races::CASES,
+        identity::CASES,
+    ]
+    .concat();
     if let Ok(wanted) = std::env::var(CASE) {
         let case = cases.iter().find(|(name, _)| *name == wanted).expect("the case exists");
         case.1();

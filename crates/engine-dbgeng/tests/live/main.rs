@@ -16,6 +16,8 @@ mod faults;
 #[cfg(windows)]
 mod harness;
 #[cfg(windows)]
+mod identity;
+#[cfg(windows)]
 mod races;
 #[cfg(windows)]
 mod release;
