@@ -6,6 +6,7 @@ mod expectation;
 
 use analysis_ioctl::analysis::{Findings, Question, analyse};
 use analysis_ioctl::discover::{EntryPoint, static_entries};
+use analysis_ioctl::map::{CodeRow, IoctlMap, MapRequest, map_entry};
 use analysis_ioctl::pass::Pass;
 use analysis_ioctl::set::Set;
 use code_flow::{CodeImage, Origin, Whole};
@@ -117,6 +118,71 @@ fn check(expected: &Expectation, image: &CodeImage<'_>) -> Option<String> {
         }
     }
     None
+}
+
+/// The map as it is served.
+fn map(image: &CodeImage<'_>, entry: EntryPoint) -> IoctlMap {
+    let request = MapRequest {
+        convention: Some(entry.convention),
+        major: entry.major,
+        max_codes: 4096,
+        ..MapRequest::at(entry.address)
+    };
+    map_entry(image, &request, &Halt::unbounded()).map
+}
+
+fn first_entry(image: &CodeImage<'_>) -> Option<EntryPoint> {
+    static_entries(image, &Halt::unbounded()).entries.first().copied()
+}
+
+fn row(map: &IoctlMap, code: u32) -> &CodeRow {
+    map.codes.iter().find(|row| row.code.0 == code).unwrap_or_else(|| panic!("{code:#x} is not listed"))
+}
+
+/// The interpreter that shares only the decoder goes where the pass says, for every proved site.
+#[test]
+fn the_second_interpreter_agrees() {
+    let mut failures = Vec::new();
+    let mut verified = 0;
+    for expected in Expectation::all() {
+        for build in BUILDS {
+            let Some(image) = driver(build, &expected.id) else { continue };
+            let Some(entry) = first_entry(&image) else { continue };
+            let map = map(&image, entry);
+            if !map.disputed.is_empty() {
+                failures.push(format!("{build}/{}: disputed {:?}", expected.id, map.disputed.first()));
+            }
+            let open: Vec<_> = map
+                .codes
+                .iter()
+                .flat_map(|row| row.sites.iter().filter(|s| s.proved && s.verified != Some(true)))
+                .collect();
+            verified += map.codes.len();
+            if !open.is_empty() {
+                failures.push(format!("{build}/{}: {} sites not verified, {:?}", expected.id, open.len(), open[0]));
+            }
+        }
+    }
+    assert!(verified > 1000, "{verified} codes");
+    assert!(failures.is_empty(), "{}:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// D07: sizes and refusals, in every build.
+#[test]
+fn lengths_and_refusals_of_d07() {
+    for build in BUILDS {
+        let Some(image) = driver(build, "d07") else { continue };
+        let map = map(&image, first_entry(&image).unwrap());
+        let exact = row(&map, 0x22_2000);
+        assert_eq!(exact.in_size, Some(32), "{build}: {exact:?}");
+        assert!(exact.evidence.iter().any(|e| e.field == "input" && e.value == 32), "{build}: {exact:?}");
+        let least = row(&map, 0x22_2004);
+        assert_eq!(least.out_range.and_then(|r| r.min), Some(16), "{build}: {least:?}");
+        let refused = row(&map, 0x22_2008);
+        assert_eq!(refused.accepted, Some(false), "{build}: {refused:?}");
+        assert_eq!(refused.status.as_ref().map(|s| s.value.0), Some(0xc000_0022), "{build}");
+        assert!(map.complete && map.code_proved, "{build}");
+    }
 }
 
 #[test]
