@@ -77,6 +77,36 @@ pub(crate) fn python() -> Result<PathBuf> {
     Ok(interpreter)
 }
 
+/// Node and the pinned client packages; answers the folder of their tests.
+pub(crate) fn node() -> Result<PathBuf> {
+    // The clients need Node 20; Debian 12's own 18 is too old for them.
+    let old = || {
+        let version = process::output(Command::new("node").arg("--version")).unwrap_or_default();
+        let major =
+            version.trim().trim_start_matches('v').split('.').next().and_then(|text| text.parse().ok());
+        (major.unwrap_or(0_u32) < 20).then(|| version.trim().to_owned())
+    };
+    if !process::exists("node") || !process::exists("npm") {
+        apt(&["nodejs", "npm"])?;
+    }
+    if let Some(version) = old() {
+        bail!(
+            "node {version} is too old for the MCP clients: install Node 20 or later, see https://nodejs.org"
+        );
+    }
+    let folder = root().join("tests/node");
+    let stamp = root().join("target/node-packages.json");
+    let wanted = std::fs::read(folder.join("package-lock.json")).context("tests/node/package-lock.json")?;
+    if folder.join("node_modules").is_dir() && std::fs::read(&stamp).is_ok_and(|have| have == wanted) {
+        return Ok(folder);
+    }
+    run(Command::new("npm")
+        .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
+        .current_dir(&folder))?;
+    std::fs::write(stamp, wanted)?;
+    Ok(folder)
+}
+
 const CARGO_DENY: &str = "0.20.2";
 
 /// `cargo-deny` of the pinned version, under `target/tools`.

@@ -14,7 +14,7 @@ const LAB: &str = "WINDBG_MCP_LAB";
 
 type Step = (&'static str, fn() -> Result<()>);
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     ("fmt", || run(cargo().args(["fmt", "--all", "--check"]))),
     ("lab", || {
         lab::set_up()?;
@@ -25,6 +25,7 @@ const STEPS: [Step; 11] = [
     ("windows", on_windows),
     ("release", || run(cargo().args(["build", "--release", "--locked", "--bin", "windbg-mcp"]))),
     ("python", python),
+    ("node", node),
     ("mutate", || mutate(2000, 1)),
     ("clippy", || {
         run(cargo().args(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
@@ -66,6 +67,12 @@ fn python() -> Result<()> {
         .env("WINDBG_MCP_BINARY", release_binary())
         .env(LAB, "1")
         .current_dir(root()))
+}
+
+/// Both official TypeScript clients drive the release binary over stdio.
+fn node() -> Result<()> {
+    let folder = prerequisite::node()?;
+    run(Command::new("npm").arg("test").current_dir(folder).env("WINDBG_MCP_BINARY", release_binary()))
 }
 
 /// The DbgEng engine's own tests under Wine, and that the 32-bit Windows program builds; 32-bit Wine is

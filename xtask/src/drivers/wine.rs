@@ -112,22 +112,33 @@ impl Drop for Host {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
+    use analysis_driver::{RequiredAccess, TokenKind, access_of, parse_sddl};
+
     use super::*;
 
+    const ERROR_ACCESS_DENIED: u32 = 5;
+
     /// A handle delivers a code when it was granted everything the code requires; a handle opened with
-    /// no access delivers the codes that require none.
+    /// no access delivers the codes that require none. That is what `device_security` says in `delivers`.
     #[test]
     fn the_access_gate_is_as_wine_enforces_it() {
         if std::env::var("WINDBG_MCP_LAB").is_err() {
-            eprintln!("not run: lab absent (cargo xtask lab, WINDBG_MCP_LAB=1)");
+            test_data::not_run("lab absent (cargo xtask lab, WINDBG_MCP_LAB=1)");
             return;
         }
-        const ERROR_ACCESS_DENIED: u32 = 5;
+        const SYNCHRONIZE: u32 = 0x10_0000;
+        let kinds =
+            [RequiredAccess::Any, RequiredAccess::Read, RequiredAccess::Write, RequiredAccess::ReadWrite];
         let outcomes = Host::new().and_then(|host| host.access_gate()).unwrap();
         for ((granted, required), error) in outcomes {
             let expected = if required & !granted == 0 { 0 } else { ERROR_ACCESS_DENIED };
             assert_eq!(error, expected, "granted {granted}, required {required}");
+            let descriptor = parse_sddl(&format!("D:P(A;;{:#x};;;WD)", SYNCHRONIZE | granted)).unwrap();
+            let delivers = access_of(&descriptor, TokenKind::StandardUser).delivers;
+            let kind = kinds.into_iter().find(|kind| kind.file_rights() == required).unwrap();
+            assert_eq!(delivers.contains(&kind), error == 0, "granted {granted}, required {required}");
         }
     }
 }
