@@ -196,6 +196,7 @@ mod tests {
                 deadline,
                 effects: Effects { retires, moves: false },
                 milestones,
+                request: 0,
             })
             .unwrap()
     }
@@ -254,6 +255,7 @@ mod tests {
             deadline: Instant::now(),
             effects: Effects::default(),
             milestones: Milestones::none(),
+            request: 0,
         });
         assert_eq!(refused.unwrap_err().category, Category::Capacity);
     }

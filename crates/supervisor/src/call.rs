@@ -31,6 +31,8 @@ pub(crate) struct Call {
     pub(crate) since: Instant,
     /// It can let the target move, or change it.
     pub(crate) moves: bool,
+    /// Its number in the transcript, 0 without.
+    pub(crate) request: u64,
     milestones: Mutex<Milestones>,
     answer: watch::Sender<Option<Answer>>,
 }
@@ -44,9 +46,15 @@ impl Call {
             key,
             since: Instant::now(),
             moves: false,
+            request: 0,
             milestones: Mutex::new(milestones),
             answer,
         }
+    }
+
+    pub(crate) fn asked_as(mut self, request: u64) -> Self {
+        self.request = request;
+        self
     }
 
     pub(crate) fn moving(mut self, moves: bool) -> Self {

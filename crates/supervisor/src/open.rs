@@ -133,6 +133,7 @@ impl Scope {
                     deadline: self.deadline,
                     effects: Effects::default(),
                     milestones: self.milestones.clone(),
+                    request: self.routed.request(),
                 })?;
                 (session, call)
             }

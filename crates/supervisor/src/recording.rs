@@ -10,24 +10,34 @@ use serde_json::{Map, Value};
 use tools::ToolEntry;
 use transcript::{Body, Event, Text};
 
-use crate::answer::{CallFailure, CallResult};
+use crate::answer::{self, CallFailure, CallResult};
+use crate::call::Call;
 use crate::session::Session;
-use crate::{Shared, lock};
+use crate::{Config, Shared, lock};
 
 /// The client of stdio is the only one there is; naming it says nothing.
 const UNNAMED: &str = "stdio";
 
-/// The session a call was routed to, noted where sessions are resolved and made.
+/// The session a call was routed to, noted where sessions are resolved and made, and the call's
+/// number in the transcript.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Routed(Arc<Mutex<Option<String>>>);
+pub(crate) struct Routed {
+    session: Arc<Mutex<Option<String>>>,
+    request: u64,
+}
 
 impl Routed {
     pub(crate) fn note(&self, session: &str) {
-        *lock(&self.0) = Some(session.to_owned());
+        *lock(&self.session) = Some(session.to_owned());
     }
 
     fn session(&self) -> Option<String> {
-        lock(&self.0).clone()
+        lock(&self.session).clone()
+    }
+
+    /// 0 for what is no tool call.
+    pub(crate) fn request(&self) -> u64 {
+        self.request
     }
 }
 
@@ -55,6 +65,25 @@ impl Session {
     }
 }
 
+impl Session {
+    /// Records what the answer of a call nobody waits for any more tells: a batch whose client was
+    /// killed has changed the target and cleaned up all the same.
+    pub(crate) fn record_unheard(&self, call: &Call) {
+        let (Some(entry), Some(Ok(reply))) = (tools::find(&call.name), call.peek()) else { return };
+        if self.shared.config.transcript.is_none() || call.request == 0 {
+            return;
+        }
+        let Config { answer_bytes, redactor, .. } = &self.shared.config;
+        let surface = tools::Surface::all();
+        let finished =
+            answer::finish(entry, reply.data, reply.interrupted, &surface, *answer_bytes, redactor);
+        let Some(data) = finished.ok().and_then(|result| result.structured) else { return };
+        for derived in entry.derived(&data) {
+            self.record(derived.of(call.request, Some(self.id.clone())));
+        }
+    }
+}
+
 /// A call being recorded. Dropped without an end, its caller stopped waiting.
 pub(crate) struct Recording<'a> {
     shared: &'a Shared,
@@ -77,13 +106,14 @@ impl<'a> Recording<'a> {
         if let Some(args) = args {
             redaction::learn_arguments(args);
         }
+        let request = shared.requests.fetch_add(1, Ordering::Relaxed) + 1;
         let recording = Self {
             shared,
             client,
             tool,
-            request: shared.requests.fetch_add(1, Ordering::Relaxed) + 1,
+            request,
             began: Instant::now(),
-            routed: Routed::default(),
+            routed: Routed { request, ..Routed::default() },
             ended: false,
         };
         recording.asked(args);

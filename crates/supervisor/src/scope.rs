@@ -103,6 +103,7 @@ impl Scope {
                 deadline: self.deadline,
                 effects,
                 milestones: self.milestones.clone(),
+                request: self.routed.request(),
             })?,
         };
         match self.wait(&session, &call).await {

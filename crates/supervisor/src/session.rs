@@ -89,6 +89,8 @@ pub(crate) struct Ask {
     pub(crate) deadline: Instant,
     pub(crate) effects: Effects,
     pub(crate) milestones: Milestones,
+    /// Its number in the transcript, 0 without.
+    pub(crate) request: u64,
 }
 
 /// Unanswered calls a session takes.
@@ -275,7 +277,9 @@ impl Session {
         }
         let id = if matches!(ask.op, Op::Open { .. }) { OPEN_ID } else { state.next_id };
         state.next_id += 1;
-        let call = Arc::new(Call::new(id, &ask.name, ask.key, ask.milestones).moving(ask.effects.moves));
+        let call = Arc::new(
+            Call::new(id, &ask.name, ask.key, ask.milestones).moving(ask.effects.moves).asked_as(ask.request),
+        );
         state.calls.insert(id, Arc::clone(&call));
         state.last_used = Instant::now();
         let deadline = Some(ask.deadline);
@@ -425,6 +429,7 @@ impl Session {
         }
         call.finish(answer);
         if state.abandoned.remove(&id) {
+            self.record_unheard(&call);
             Self::keep(&mut state, call);
         }
     }
