@@ -24,6 +24,8 @@ const MAX_RELOCATIONS: usize = 1 << 22;
 pub enum Origin {
     Target,
     ImageFile,
+    /// Some bytes of it from the one, some from the other.
+    Both,
 }
 
 /// What a page read gave.
@@ -38,6 +40,10 @@ pub struct PageRead {
 pub trait PageSource {
     /// Fills as much of `buffer` from its start as it can.
     fn read_page(&self, rva: u32, buffer: &mut [u8]) -> PageRead;
+    /// Whether this is a file and nothing else: imports are as the linker left them.
+    fn is_a_file(&self) -> bool {
+        false
+    }
 }
 
 /// Any [`ImageSource`], with one origin for all of it.
@@ -46,6 +52,9 @@ pub struct Whole<S>(pub S, pub Origin);
 impl<S: ImageSource> PageSource for Whole<S> {
     fn read_page(&self, rva: u32, buffer: &mut [u8]) -> PageRead {
         PageRead { read: self.0.read_rva(rva, buffer), origin: self.1 }
+    }
+    fn is_a_file(&self) -> bool {
+        self.1 == Origin::ImageFile
     }
 }
 
@@ -62,6 +71,7 @@ pub enum ImageError {
 
 struct Page {
     bytes: Box<[u8]>,
+    origin: Origin,
 }
 
 /// One image: its headers and, behind a page cache, its bytes.
@@ -232,6 +242,19 @@ impl<'a> CodeImage<'a> {
         }
     }
 
+    /// Where the page of an RVA came from; `None` where it cannot be read.
+    #[must_use]
+    pub fn origin_of(&self, rva: u32) -> Option<Origin> {
+        self.read_rva(rva, &mut [0]);
+        self.pages.borrow().get(&(rva / PAGE)).filter(|page| !page.bytes.is_empty()).map(|page| page.origin)
+    }
+
+    /// Whether the image is a file, not something loaded.
+    #[must_use]
+    pub fn is_a_file(&self) -> bool {
+        self.source.is_a_file()
+    }
+
     /// The record for `images[]`, with where its bytes came from.
     #[must_use]
     pub fn image_record(&self) -> ImageRecord {
@@ -340,6 +363,10 @@ impl<'a> CodeImage<'a> {
             match got.origin {
                 Origin::Target => self.from_target.set(true),
                 Origin::ImageFile => self.from_file.set(true),
+                Origin::Both => {
+                    self.from_target.set(true);
+                    self.from_file.set(true);
+                }
             }
         }
         let mut pages = self.pages.borrow_mut();
@@ -347,7 +374,7 @@ impl<'a> CodeImage<'a> {
             pages.clear();
         }
         visit(&buffer);
-        pages.insert(number, Page { bytes: buffer.into() });
+        pages.insert(number, Page { bytes: buffer.into(), origin: got.origin });
     }
 }
 

@@ -4,6 +4,7 @@
 //! an engine. Bytes are hostile: every walk is bounded, polls its halt, and says what it did not see.
 
 pub mod blocks;
+mod cache;
 pub mod callee;
 mod collector;
 mod descent;
@@ -12,6 +13,7 @@ pub mod imports;
 pub mod listing;
 pub mod mitigations;
 mod no_return;
+pub mod over_target;
 pub mod reach;
 pub mod recipe;
 pub mod references;
@@ -25,6 +27,7 @@ pub mod vocabulary;
 mod walk;
 
 pub use blocks::{Block, Blocks, Edge};
+pub use cache::IndexCache;
 pub use callee::{Callee, callee, callee_in, decode_at};
 pub use descent::{function_at, listing};
 pub use image::{CodeImage, ImageError, Origin, PageRead, PageSource, Whole};

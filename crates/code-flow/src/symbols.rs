@@ -7,6 +7,11 @@ pub trait Names {
     /// Addresses of functions in `[start, end)`, in no order.
     fn functions(&self, start: u64, end: u64) -> Vec<u64>;
 
+    /// The image and name of the routine at `address` of another image.
+    fn bound(&self, _address: u64) -> Option<(String, String)> {
+        None
+    }
+
     /// The symbol exactly at `address`.
     fn at(&self, address: u64) -> Option<String> {
         self.nearest(address).filter(|(_, displacement)| *displacement == 0).map(|(name, _)| name)

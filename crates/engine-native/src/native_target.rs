@@ -323,6 +323,16 @@ impl Target for NativeTarget {
         Ok(kernel.bug_check().map(|check| BugCheck { driver: self.bug_check_driver(), ..check }))
     }
 
+    fn read_own(&self, address: u64, buffer: &mut [u8]) -> ReadOutcome {
+        self.core.read_raw(Space::Virtual, address, buffer)
+    }
+
+    fn read_image_file(&self, base: u64, rva: u32, buffer: &mut [u8]) -> Option<usize> {
+        let module = self.core.module_at(base).filter(|module| module.base == base)?;
+        let image = self.core.images.of(&module)?;
+        Some(image.file.read_rva_at(rva, base, buffer))
+    }
+
     fn region(&self, address: u64) -> Result<Region> {
         let address = self.narrow(address);
         Ok(match &self.side {

@@ -132,6 +132,17 @@ pub trait Target: Memory {
 
     fn region(&self, address: u64) -> Result<Region>;
 
+    /// Virtual memory of the target alone, without the image files behind its holes.
+    fn read_own(&self, address: u64, buffer: &mut [u8]) -> ReadOutcome {
+        self.read(Space::Virtual, address, buffer)
+    }
+    /// Bytes from `rva` on of the image file that matches the module at `base`, laid out and
+    /// relocated as if loaded there; how many. `None`: no matching file is known here.
+    fn read_image_file(&self, base: u64, rva: u32, buffer: &mut [u8]) -> Option<usize> {
+        let _ = (base, rva, buffer);
+        None
+    }
+
     /// The nearest symbol at or before `address`. `Ok(None)`: none in that module, or no module.
     fn symbol_at(&self, address: u64) -> Result<Option<SymbolHit>>;
     /// Addresses of `module!name` or `name` (exact, or undecorated; case as given, then any case).
