@@ -1,0 +1,314 @@
+//! Which framework a driver is written for, and how a KMDF client binds to it, from the file alone.
+
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+use pe::{ImageSourceExt, ImportedDll};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use target::{Address, Machine};
+
+use crate::entries::EntryKind;
+use crate::image::PlacedImage;
+use crate::record::Bind;
+
+/// What gave a framework away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Tell {
+    /// Imports `WdfVersionBind` or `WdfVersionBindClass` from `WdfLdr.sys`.
+    BindImport,
+    /// Every major function lies in the framework's image (only a live driver object shows it).
+    DispatchTable,
+    /// The code asked about is the framework's own.
+    FrameworkImage,
+    FilterManager,
+    Ndis,
+    Storport,
+    Portcls,
+}
+
+/// A framework that was recognised. That none was says nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Framework {
+    /// `kmdf`, `filter_manager`, `ndis`, `storport`, `portcls`.
+    pub name: String,
+    pub tells: Vec<Tell>,
+    pub note: String,
+}
+
+/// Names, from the imports.
+#[must_use]
+pub fn framework_of(imports: &[ImportedDll]) -> Option<Framework> {
+    let imports_any = |library: Option<&str>, names: &[&str]| {
+        imports
+            .iter()
+            .filter(|dll| library.is_none_or(|l| dll.name.eq_ignore_ascii_case(l)))
+            .flat_map(|dll| &dll.imports)
+            .filter_map(|import| import.name.as_deref())
+            .any(|name| names.iter().any(|n| n.eq_ignore_ascii_case(name)))
+    };
+    let framework = |name: &str, tell, note: &str| {
+        Some(Framework { name: name.to_owned(), tells: vec![tell], note: note.to_owned() })
+    };
+    // Both halves: the library alone matches the framework itself, the name alone can be anybody's.
+    if imports_any(Some("WdfLdr.sys"), &["WdfVersionBind", "WdfVersionBindClass"]) {
+        return framework(
+            "kmdf",
+            Tell::BindImport,
+            "a KMDF client: requests arrive at queue callbacks, not at the dispatch table",
+        );
+    }
+    if imports_any(Some("fltmgr.sys"), &["FltRegisterFilter"]) {
+        return framework(
+            "filter_manager",
+            Tell::FilterManager,
+            "a minifilter: its operation callbacks see requests to file systems; messages from user mode \
+             come through communication ports, which are not analysed",
+        );
+    }
+    if imports_any(None, &["NdisMRegisterMiniportDriver", "NdisFRegisterFilterDriver", "NdisRegisterProtocolDriver"])
+    {
+        return framework("ndis", Tell::Ndis, "an NDIS driver: its handlers are registered with NDIS and not analysed");
+    }
+    if imports_any(None, &["StorPortInitialize"]) {
+        return framework("storport", Tell::Storport, "a Storport miniport: requests arrive as SRBs, not analysed");
+    }
+    if imports_any(None, &["PcAddAdapterDevice", "PcInitializeAdapterDriver"]) {
+        return framework("portcls", Tell::Portcls, "an audio adapter driver: requests go to port class drivers");
+    }
+    None
+}
+
+/// Most bytes of an image that are searched.
+const MAX_SEARCH: usize = 64 << 20;
+/// Plausible numbers of framework functions.
+const FUNCTIONS: std::ops::RangeInclusive<u32> = 100..=1024;
+
+/// `WDF_BIND_INFO` at `address`, checked.
+pub(crate) fn bind_at(image: &PlacedImage, address: u64) -> Option<Bind> {
+    let rva = image.rva(address)?;
+    let bytes = image.bytes.as_ref();
+    let wide = image.pe.is_64;
+    let size = bytes.u32(rva)?;
+    let at = |wide_offset: u32, narrow: u32| rva.checked_add(if wide { wide_offset } else { narrow });
+    let pointer = |rva: u32| if wide { bytes.u64(rva) } else { bytes.u32(rva).map(u64::from) };
+    let version = [0, 4, 8].map(|i| at(0x10 + i, 8 + i).and_then(|rva| bytes.u32(rva)));
+    let [Some(major), Some(minor), Some(build)] = version else { return None };
+    let function_count = bytes.u32(at(0x1c, 0x14)?)?;
+    let table = pointer(at(0x20, 0x18)?)?;
+    let sizes = if wide { 0x30..=0x80 } else { 0x20..=0x60 };
+    if !sizes.contains(&size) || !FUNCTIONS.contains(&function_count) || !image.contains(table) {
+        return None;
+    }
+    Some(Bind {
+        address: Address(address),
+        version: format!("{major}.{minor}.{build}"),
+        function_count,
+        function_table: Address(table),
+        table_is_pointer: table_is_pointer(image, table, function_count),
+    })
+}
+
+/// Finds the binding by the name `KmdfLibrary` it points to.
+#[must_use]
+pub fn static_bind(image: &PlacedImage) -> Option<Bind> {
+    let wanted: Vec<u8> = "KmdfLibrary\0".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let sections: Vec<(u32, Vec<u8>)> = image
+        .pe
+        .sections
+        .iter()
+        .map(|section| {
+            let size = section.virtual_size.max(section.raw_size) as usize;
+            (section.rva, image.bytes.prefix(section.rva, size.min(MAX_SEARCH)))
+        })
+        .collect();
+    let width = image.pointer() as usize;
+    let strings: Vec<u64> = sections
+        .iter()
+        .flat_map(|(rva, bytes)| {
+            let starts = (0..bytes.len().saturating_sub(wanted.len() - 1)).step_by(2);
+            let hits = starts.filter(|&i| bytes[i..].starts_with(&wanted)).take(8);
+            hits.map(|i| image.base + u64::from(*rva) + i as u64).collect::<Vec<_>>()
+        })
+        .collect();
+    for (rva, bytes) in &sections {
+        for (index, chunk) in bytes.chunks_exact(width).enumerate() {
+            let mut word = [0; 8];
+            word[..width].copy_from_slice(chunk);
+            if !strings.contains(&u64::from_le_bytes(word)) {
+                continue;
+            }
+            let at = image.base + u64::from(*rva) + (index * width) as u64;
+            if let Some(bind) = at.checked_sub(width as u64).and_then(|start| bind_at(image, start)) {
+                return Some(bind);
+            }
+        }
+    }
+    None
+}
+
+/// Executable sections with their bytes.
+fn code(image: &PlacedImage) -> impl Iterator<Item = (u64, Vec<u8>)> {
+    image.pe.sections.iter().filter(|s| s.is_executable()).map(|section| {
+        let size = (section.virtual_size.max(section.raw_size) as usize).min(MAX_SEARCH);
+        (image.base + u64::from(section.rva), image.bytes.prefix(section.rva, size))
+    })
+}
+
+/// The address of a memory operand without registers.
+fn absolute(instruction: &Instruction) -> Option<u64> {
+    let memory = (0..instruction.op_count()).any(|i| instruction.op_kind(i) == OpKind::Memory);
+    let plain = instruction.memory_base() == Register::None || instruction.is_ip_rel_memory_operand();
+    (memory && plain && instruction.memory_index() == Register::None)
+        .then(|| instruction.memory_displacement64())
+}
+
+/// Whether code loads the pointer at `table` rather than calling through an array there.
+fn table_is_pointer(image: &PlacedImage, table: u64, count: u32) -> bool {
+    let end = table.saturating_add(u64::from(count) * u64::from(image.pointer()));
+    let (mut loads, mut calls) = (0u32, 0u32);
+    for (start, bytes) in code(image) {
+        if image.machine == Machine::Arm64 {
+            loads += arm64_loads(start, &bytes, table);
+            continue;
+        }
+        let bits = if image.pe.is_64 { 64 } else { 32 };
+        let mut decoder = Decoder::with_ip(bits, &bytes, start, DecoderOptions::NONE);
+        let mut instruction = Instruction::default();
+        while decoder.can_decode() {
+            decoder.decode_out(&mut instruction);
+            let Some(address) = absolute(&instruction) else { continue };
+            match instruction.mnemonic() {
+                Mnemonic::Mov if address == table && instruction.op1_kind() == OpKind::Memory => loads += 1,
+                Mnemonic::Call | Mnemonic::Jmp if (table + 1..end).contains(&address) => calls += 1,
+                _ => {}
+            }
+        }
+    }
+    loads > 0 && calls == 0
+}
+
+/// `adrp` and `ldr` of exactly `table`.
+fn arm64_loads(start: u64, bytes: &[u8], table: u64) -> u32 {
+    let mut pages = [None; 32];
+    let mut loads = 0;
+    for (index, word) in bytes.chunks_exact(4).enumerate() {
+        let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+        let at = start + 4 * index as u64;
+        let (d, n) = ((word & 31) as usize, (word >> 5 & 31) as usize);
+        if word & 0x9f00_0000 == 0x9000_0000 {
+            let immediate = (word >> 5 & 0x7_ffff) << 2 | word >> 29 & 3;
+            let pages_off = i64::from((immediate << 11) as i32 >> 11) << 12;
+            pages[d] = Some((at & !0xfff).wrapping_add_signed(pages_off));
+        } else if word & 0xffc0_0000 == 0xf940_0000 {
+            let address = pages[n].map(|p: u64| p.wrapping_add(u64::from(word >> 10 & 0xfff) * 8));
+            loads += u32::from(address == Some(table));
+            pages[d] = None;
+        } else if word & 0x7c00_0000 == 0x1400_0000 || word & 0xfe00_0000 == 0xd600_0000 {
+            pages = [None; 32];
+        }
+    }
+    loads
+}
+
+/// A callback of a queue found in code.
+pub(crate) struct StaticQueue {
+    pub(crate) address: Address,
+    pub(crate) kind: EntryKind,
+    pub(crate) major: u8,
+}
+
+/// Index of `WdfIoQueueCreate`.
+const IO_QUEUE_CREATE: u64 = 152;
+/// Instructions before a call that are looked at.
+const LOOK_BACK: usize = 64;
+
+/// Queue configurations as the code before each call of `WdfIoQueueCreate` builds them on the stack:
+/// addresses of code stored to it. x86 and x64 only. A guess the caller marks as such.
+pub(crate) fn static_queues(image: &PlacedImage, bind: &Bind) -> Vec<StaticQueue> {
+    if image.machine == Machine::Arm64 {
+        return Vec::new();
+    }
+    let slot = IO_QUEUE_CREATE * u64::from(image.pointer());
+    let mut found = Vec::new();
+    for (start, bytes) in code(image) {
+        let bits = if image.pe.is_64 { 64 } else { 32 };
+        let mut recent: std::collections::VecDeque<Instruction> = std::collections::VecDeque::new();
+        for instruction in Decoder::with_ip(bits, &bytes, start, DecoderOptions::NONE) {
+            if calls_slot(&instruction, bind, slot) {
+                found.extend(stored_routines(image, &recent));
+            }
+            if recent.len() == LOOK_BACK {
+                recent.pop_front();
+            }
+            recent.push_back(instruction);
+        }
+    }
+    found
+}
+
+fn calls_slot(instruction: &Instruction, bind: &Bind, slot: u64) -> bool {
+    if instruction.mnemonic() != Mnemonic::Call || instruction.op0_kind() != OpKind::Memory {
+        return false;
+    }
+    if bind.table_is_pointer {
+        return instruction.memory_base() != Register::None && instruction.memory_displacement64() == slot;
+    }
+    absolute(instruction) == Some(bind.function_table.0.wrapping_add(slot))
+}
+
+/// Stores of code addresses to the configuration: an immediate, or a register that `lea` loaded. The
+/// offsets of its fields tell the callbacks apart relative to the first of the structure, `Size`.
+fn stored_routines(
+    image: &PlacedImage,
+    recent: &std::collections::VecDeque<Instruction>,
+) -> Vec<StaticQueue> {
+    let executable = |address: u64| {
+        image.rva(address).and_then(|rva| image.pe.section_at(rva)).is_some_and(|s| s.is_executable())
+    };
+    let mut loaded = std::collections::HashMap::new();
+    let (mut sizes, mut stores) = (Vec::new(), Vec::new());
+    for instruction in recent {
+        let to_register = instruction.op0_kind() == OpKind::Register;
+        if instruction.mnemonic() == Mnemonic::Lea && to_register && instruction.is_ip_rel_memory_operand() {
+            loaded.insert(instruction.op0_register(), instruction.ip_rel_memory_address());
+            continue;
+        }
+        if instruction.mnemonic() != Mnemonic::Mov || instruction.op0_kind() != OpKind::Memory {
+            continue;
+        }
+        let place = (instruction.memory_base(), instruction.memory_displacement64());
+        match instruction.op1_kind() {
+            OpKind::Register => {
+                if let Some(&address) = loaded.get(&instruction.op1_register()) {
+                    stores.push((place, address));
+                }
+            }
+            OpKind::Immediate32 | OpKind::Immediate32to64 | OpKind::Immediate8to32 => {
+                let value = instruction.immediate(1);
+                if executable(value) {
+                    stores.push((place, value));
+                } else if matches!(value, 0x58 | 0x60 | 0x34 | 0x38) {
+                    sizes.push(place);
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    for ((base, displacement), address) in stores.into_iter().filter(|&(_, a)| executable(a)) {
+        for &(size_base, size_at) in &sizes {
+            let field = displacement.wrapping_sub(size_at);
+            let kind = match (image.pe.is_64, field) {
+                (true, 0x28) | (false, 0x1c) => EntryKind::WdfDeviceControl,
+                (true, 0x30) | (false, 0x20) => EntryKind::WdfInternalDeviceControl,
+                (true, 0x10) | (false, 0x10) => EntryKind::WdfDefault,
+                _ => continue,
+            };
+            if size_base == base {
+                let major = if kind == EntryKind::WdfInternalDeviceControl { 0x0f } else { 0x0e };
+                found.push(StaticQueue { address: Address(address), kind, major });
+            }
+        }
+    }
+    found
+}
