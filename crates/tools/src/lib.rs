@@ -12,6 +12,7 @@ pub mod exec;
 pub mod inspect;
 pub mod instructions;
 mod ioctl;
+mod kept;
 pub mod live_opening;
 mod location;
 pub mod lookup;
@@ -33,6 +34,7 @@ pub mod wildcard;
 
 pub use admit::{Admission, admit};
 pub use error::{Category, Hint, ToolError};
+pub use kept::Kept;
 pub use live_opening::{AttachRequest, InitialBreak, LaunchRequest};
 pub use opening::{EngineChoice, OpenReport, OpenRequest, Summary, summary_of};
 pub use prose::Fragment;

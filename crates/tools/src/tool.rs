@@ -144,6 +144,8 @@ pub struct Job<'a> {
     pub commands: &'a mut command::Session,
     /// What one run leaves for the next.
     pub runs: &'a mut control::Runs,
+    /// What analyses keep for the next call.
+    pub kept: &'a mut crate::kept::Kept,
 }
 
 /// A tool that runs on the engine thread of the session's worker.

@@ -19,7 +19,14 @@ fn call(target: &dyn Target, tool: &str, args: Value) -> Result<(Value, String),
     let Run::Worker(run) = entry.run else { panic!("{tool} is no worker tool") };
     let (mut commands, mut runs) = (command::Session::new(), control::Runs::default());
     let halt = Halt::unbounded();
-    let mut job = Job { target, halt: &halt, progress: &Silent, commands: &mut commands, runs: &mut runs };
+    let mut job = Job {
+        target,
+        halt: &halt,
+        progress: &Silent,
+        commands: &mut commands,
+        runs: &mut runs,
+        kept: &mut tools::Kept::default(),
+    };
     let data = run(&mut job, admission.args)?;
     let text = entry.render(&data, &everything()).unwrap();
     if let Some(schema) = entry.output_schema() {

@@ -27,6 +27,7 @@ fn run_within(target: &dyn Target, tool: &str, args: Value, halt: &Halt) -> Resu
             progress: &Silent,
             commands: &mut commands,
             runs: &mut control::Runs::default(),
+            kept: &mut tools::Kept::default(),
         },
         admission.args,
     )?;
@@ -348,6 +349,7 @@ fn a_failed_reload_leaves_the_path_set() {
         progress: &Silent,
         commands: &mut commands,
         runs: &mut control::Runs::default(),
+        kept: &mut tools::Kept::default(),
     };
     let set = |job: &mut Job<'_>, path: &str, append: bool| {
         operation(job, json!({ "symbol_path": path, "append": append })).unwrap()

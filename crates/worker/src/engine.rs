@@ -53,6 +53,7 @@ struct Engine {
     target: Option<Box<dyn Target>>,
     commands: command::Session,
     runs: control::Runs,
+    kept: tools::Kept,
 }
 
 /// The progress and milestones of one job.
@@ -148,6 +149,7 @@ impl Engine {
             target: None,
             commands: command::Session::default(),
             runs: control::Runs::default(),
+            kept: tools::Kept::default(),
         }
     }
 
@@ -214,6 +216,7 @@ impl Engine {
         self.target = Some(target);
         self.commands = command::Session::default();
         self.runs = control::Runs::default();
+        self.kept = tools::Kept::default();
         serde_json::to_value::<OpenReport>(report).map_err(|error| {
             ToolError::new(Category::Internal, format!("the report of the target did not serialise: {error}"))
         })
@@ -228,7 +231,14 @@ impl Engine {
     ) -> Result<Value, ToolError> {
         let run = self.operation(operation)?;
         let target = self.target.as_deref().ok_or_else(no_target)?;
-        let mut job = Job { target, halt, progress, commands: &mut self.commands, runs: &mut self.runs };
+        let mut job = Job {
+            target,
+            halt,
+            progress,
+            commands: &mut self.commands,
+            runs: &mut self.runs,
+            kept: &mut self.kept,
+        };
         run(&mut job, args)
     }
 
