@@ -1,5 +1,6 @@
 //! The build's identity: `X.Y.Z+g<12 hex>` and, when the working tree differs from that commit,
-//! `-dirty.<8 hex>`, a digest of the difference. Without git it is the bare version.
+//! `-dirty.<8 hex>`, a digest of the difference. Without git it is the bare version; `WINDBG_MCP_BUILD`
+//! says it where server and worker are built apart.
 
 use std::process::Command;
 
@@ -14,6 +15,9 @@ fn digest(bytes: &[u8]) -> u32 {
 }
 
 fn identity() -> String {
+    if let Some(said) = std::env::var("WINDBG_MCP_BUILD").ok().filter(|said| !said.is_empty()) {
+        return said;
+    }
     let version = std::env::var("CARGO_PKG_VERSION").unwrap_or_default();
     let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else { return version };
     let commit = String::from_utf8_lossy(&commit).trim().to_owned();
@@ -26,6 +30,7 @@ fn identity() -> String {
 }
 
 fn main() {
+    println!("cargo:rerun-if-env-changed=WINDBG_MCP_BUILD");
     // A commit, a checkout or a change in any crate makes another build.
     for path in ["../../.git/HEAD", "../../.git/logs/HEAD", "../../Cargo.lock", "../../crates"] {
         if std::path::Path::new(path).exists() {

@@ -23,7 +23,8 @@ impl Lab {
             engine_dir: folder.join("dbgeng-x64"),
             worker: std::env::var_os("WINDBG_MCP_WINE_WORKER")
                 .map_or_else(|| root.join("target/share/wine/windbg-mcp.exe"), PathBuf::from),
-            prefix: folder.join("prefix"),
+            prefix: std::env::var_os("WINDBG_MCP_LAB_PREFIX")
+                .map_or_else(|| folder.join("prefix"), PathBuf::from),
         };
         if !lab.engine_dir.join("dbgeng.dll").is_file() || !lab.prefix.join("system.reg").is_file() {
             return Err(format!("no lab in {} (cargo xtask lab)", folder.display()));

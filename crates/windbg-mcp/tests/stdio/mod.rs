@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const CALL_BOUND: Duration = Duration::from_secs(10);
 
 /// The binary under test: this build's, or the one `WINDBG_MCP_BINARY` names (a release build).
-fn binary() -> std::ffi::OsString {
+pub fn binary() -> std::ffi::OsString {
     std::env::var_os("WINDBG_MCP_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_windbg-mcp").into())
 }
 

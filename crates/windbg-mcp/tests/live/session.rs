@@ -1,94 +1,10 @@
-//! A live program under DbgEng, from launch to its end, through the tools: what a client does. Runs
-//! with `WINDBG_MCP_LAB=1`, which the full test command sets after making the lab.
+//! What a client does with a live program, from launch or attach to its end.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-#![cfg(unix)]
-
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use differential::Lab;
-use serde_json::{Value, json};
-use supervisor::{Client, Config, Supervisor};
-use tokio_util::sync::CancellationToken;
-use tools::Surface;
+use serde_json::json;
 
-struct Bench {
-    supervisor: Arc<Supervisor>,
-    client: Arc<Client>,
-    surface: Surface,
-    lab: Lab,
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
-
-/// The lab, or why this test does not run.
-fn bench() -> Option<Bench> {
-    if std::env::var("WINDBG_MCP_LAB").is_err() {
-        test_data::not_run("lab absent (cargo xtask lab, cargo xtask wine-worker, WINDBG_MCP_LAB=1)");
-        return None;
-    }
-    // This program supervises, so it says what the worker says.
-    channel::identify(env!("WINDBG_MCP_BUILD"));
-    let lab = Lab::of(&root()).unwrap();
-    let supervisor = Supervisor::new(Config {
-        engine_dir: Some(lab.engine_dir.clone()),
-        wine_worker: Some(lab.worker.clone()),
-        worker_env: vec![("WINEPREFIX".to_owned(), lab.prefix.display().to_string())],
-        ..Config::default()
-    });
-    let names: Vec<&str> = tools::all().iter().map(|entry| entry.name).collect();
-    Some(Bench { client: supervisor.client("stdio"), supervisor, surface: Surface::of(&names), lab })
-}
-
-/// A program of `fixtures/src/live` as Wine sees it.
-fn program(name: &str) -> String {
-    format!("Z:{}", root().join("target/live").join(name).display()).replace('/', "\\")
-}
-
-impl Bench {
-    async fn call(&self, tool: &str, args: Value) -> Result<Value, Value> {
-        let args = args.as_object().cloned();
-        let call = self.client.call(tool, args, &self.surface, None, CancellationToken::new());
-        let answer = call.await.unwrap();
-        let structured = answer.structured.unwrap_or_else(|| json!({ "text": answer.text }));
-        if answer.is_error { Err(structured["error"].clone()) } else { Ok(structured) }
-    }
-    async fn ok(&self, tool: &str, args: Value) -> Value {
-        self.call(tool, args.clone()).await.unwrap_or_else(|error| panic!("{tool} {args}: {error:#}"))
-    }
-    async fn refused(&self, tool: &str, args: Value) -> Value {
-        match self.call(tool, args.clone()).await {
-            Err(error) => error,
-            Ok(answer) => panic!("{tool} {args} was not refused: {answer:#}"),
-        }
-    }
-    async fn launch(&self, name: &str, arguments: &str) -> Value {
-        let prefix = self.lab.prefix.display().to_string();
-        let symbols = root().join("target/live").display().to_string();
-        let line = format!("\"{}\" {arguments}", program(name));
-        let asked = json!({ "command_line": line, "wine_prefix": prefix, "symbol_path": symbols });
-        self.ok("launch", asked).await
-    }
-    async fn register(&self, name: &str) -> u64 {
-        let registers = self.ok("registers", json!({})).await;
-        let rows = registers["registers"].as_array().unwrap();
-        let row = rows.iter().find(|row| row["name"] == name).unwrap();
-        number(&row["value"])
-    }
-    async fn ids(&self) -> Vec<u64> {
-        let all = self.ok("breakpoints", json!({})).await;
-        all["breakpoints"].as_array().unwrap().iter().map(|row| row["id"].as_u64().unwrap()).collect()
-    }
-}
-
-fn number(value: &Value) -> u64 {
-    u64::from_str_radix(value.as_str().unwrap().trim_start_matches("0x"), 16).unwrap()
-}
+use crate::bench::{bench, number};
 
 #[tokio::test]
 async fn launched_watched_stepped_run_and_ended() {
@@ -191,35 +107,11 @@ async fn runs_async_refuses_meanwhile_and_breaks_in() {
     bench.supervisor.shutdown().await;
 }
 
+/// A condition that holds at the first call only.
 #[tokio::test]
-async fn the_poison_table_is_refused_and_nothing_is_left_of_it() {
+async fn a_condition_stops_only_where_it_holds() {
     let Some(bench) = bench() else { return };
-    bench.launch("victim.exe", "1 1").await;
-    let write = |address: &str, size: u32| json!({ "expression": address, "watch": { "access": "write", "size": size } });
-    for (args, category) in [
-        (json!({ "expression": "victim!nosuch" }), "debugger"),
-        (json!({ "expression": "0x10" }), "debugger"),
-        (json!({ "expression": "nosuch" }), "debugger"),
-        (write("victim!g_watch+1", 4), "invalid_argument"),
-        (write("victim!g_watch", 3), "invalid_argument"),
-        (json!({ "expression": "victim!poke", "command": "r; .kill" }), "invalid_argument"),
-    ] {
-        let error = bench.refused("set_breakpoint", args.clone()).await;
-        assert_eq!(error["category"], category, "{args}: {error:#}");
-        assert!(bench.ids().await.is_empty(), "{args}");
-    }
-    for offset in 0..4 {
-        bench.ok("set_breakpoint", write(&format!("victim!g_other+{:x}", offset * 4), 4)).await;
-    }
-    let error = bench.refused("set_breakpoint", write("victim!g_watch", 4)).await;
-    assert_eq!(error["reason"], "no_hardware_slot", "{error:#}");
-    assert_eq!(bench.ids().await.len(), 4);
-    let replaced = bench.ok("set_breakpoint", write("victim!g_other", 4)).await;
-    assert_eq!(replaced["replaced"].as_array().unwrap().len(), 1, "{replaced:#}");
-    bench.ok("clear_breakpoints", json!({ "all": true })).await;
-    let deferred = bench.ok("set_breakpoint", json!({ "expression": "nope!x" })).await;
-    assert_eq!(deferred["breakpoint"]["deferred"], true, "{deferred:#}");
-    // A condition that holds at the second call only.
+    bench.launch("victim.exe", "3 1").await;
     let conditional = json!({ "expression": "victim!poke", "condition": "@rdx == 0" });
     bench.ok("set_breakpoint", conditional).await;
     let stop = bench.ok("go", json!({})).await;
@@ -229,34 +121,11 @@ async fn the_poison_table_is_refused_and_nothing_is_left_of_it() {
     bench.supervisor.shutdown().await;
 }
 
-/// Ends the program whatever becomes of the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[tokio::test]
 async fn attached_to_and_left_running() {
     let Some(bench) = bench() else { return };
+    let (mut running, pid) = bench.spin().await;
     let prefix = bench.lab.prefix.display().to_string();
-    let mut wine = Command::new("wine");
-    wine.arg(root().join("target/live/spin.exe")).env("WINEPREFIX", &prefix).env("WINEDEBUG", "-all");
-    let mut running = Running(wine.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    let pid = loop {
-        let refused = bench.refused("attach_process", json!({ "wine_prefix": prefix })).await;
-        let message = refused["message"].as_str().unwrap();
-        let found = message.split([';', ',', '\n', ':']).find(|part| part.contains("spin.exe"));
-        if let Some(found) = found {
-            let digits: String = found.chars().filter(char::is_ascii_digit).collect();
-            break digits.parse::<u64>().unwrap_or_else(|_| panic!("{message}"));
-        }
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        assert!(running.0.try_wait().unwrap().is_none(), "{message}");
-    };
     let opened = bench.ok("attach_process", json!({ "pid": pid, "wine_prefix": prefix })).await;
     assert_eq!(opened["kind"], "process", "{opened:#}");
     let run = bench.ok("continue_async", json!({ "max_run_ms": 60_000 })).await;
@@ -270,7 +139,7 @@ async fn attached_to_and_left_running() {
     );
     bench.supervisor.shutdown().await;
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert!(running.0.try_wait().unwrap().is_none(), "it lives");
+    assert!(running.lives(), "it lives");
 }
 
 /// On the first resume of a launch a break that comes before the wait kills the target (spec 10

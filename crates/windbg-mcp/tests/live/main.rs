@@ -1,0 +1,12 @@
+//! Live programs under DbgEng through the tools, supervisor and worker as a client has them. Runs with
+//! `WINDBG_MCP_LAB=1`, which the full test command sets after making the lab.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![cfg(unix)]
+
+mod bench;
+mod pinned;
+mod requests;
+mod session;
+#[path = "../stdio/mod.rs"]
+mod stdio;
