@@ -20,6 +20,7 @@ pub mod rights;
 mod sddl;
 mod security;
 mod sid;
+mod trace;
 
 pub use access::{AccessModel, TokenAccess, TokenKind, Verdict, access_model, access_of};
 pub use ace::{AceKind, AceRecord};
@@ -49,3 +50,4 @@ pub use security::{
     render_security,
 };
 pub use sid::{Sid, integrity_name};
+pub use trace::{Trace, TraceConvention, TraceOptions, TracePage, TraceRecord};

@@ -290,7 +290,7 @@ fn names_links_and_gates_in_two_layouts() {
         let target = world(build, |_, _, _| ());
         let halt = Halt::unbounded();
         let driver = find_driver(&target, "gate", Some(8), &halt).unwrap();
-        assert_eq!(driver.path.as_deref(), Some("\\Driver\\gate"));
+        assert_eq!(driver.path.as_deref(), Some("\\Driver\\Gate"));
         assert_eq!(driver.devices.unwrap().device_count, 1);
         let device = find_device(&target, "\\??\\Alias", false, &halt).unwrap();
         assert_eq!(device.path.as_deref(), Some("\\Device\\Gate"));

@@ -4,6 +4,7 @@ mod decode_ioctl;
 mod device_object;
 mod device_security;
 mod driver_object;
+mod ioctl_trace;
 mod irp_stack;
 
 use crate::tool::{Group, ToolEntry};
@@ -15,6 +16,7 @@ pub(crate) fn tools() -> Vec<ToolEntry> {
         ToolEntry::worker::<driver_object::DriverObjectTool>(Group::Ioctl),
         ToolEntry::worker::<device_object::DeviceObjectTool>(Group::Ioctl),
         ToolEntry::worker::<irp_stack::IrpStackTool>(Group::Ioctl),
+        ToolEntry::worker::<ioctl_trace::IoctlTrace>(Group::Ioctl),
         ToolEntry::worker::<device_security::DeviceSecurityTool>(Group::Ioctl),
     ]
 }
