@@ -8,10 +8,10 @@ mod entries;
 mod framework;
 mod image;
 mod record;
-// mod replay;
+mod replay;
 mod stack_bytes;
 mod wdf_names;
-// mod world;
+mod world;
 
 pub use entries::{Entries, Entry, EntryKind, EntrySource, discover};
 pub use framework::{Framework, Tell, framework_of, static_bind};
@@ -20,6 +20,6 @@ pub use record::{
     Bind, Callback, Device, DispatchType, DriverConfig, FastIo, FrameworkCalls, Link, Phase, Preprocess,
     Queue, Replay, ReplayStatus, Run, StoppedAt,
 };
-// pub use replay::{replay, replay_cached};
+pub use replay::{replay, replay_cached};
 pub use stack_bytes::stack_bytes;
 pub use wdf_names::wdf_function;
