@@ -338,13 +338,8 @@ impl Analysis<'_, '_> {
             }
             let mut inner = call.state.clone();
             inner.compare(call.site, crate::solve::Comparison::Nothing, &mut self.pass.solver);
-            let back = self.pass.solver.exprs.symbol(Symbol::ReturnAddress);
             if !call.is_jump {
-                if self.pass.arm() {
-                    inner.set_register(code::record::Family::General(30), back);
-                } else {
-                    self.pass.push_value(back, &mut inner);
-                }
+                self.pass.enter_callee(&mut inner);
             }
             let via: Vec<u64> = via.iter().copied().chain([call.site]).collect();
             self.function(call.callee, &inner, &via, chain);

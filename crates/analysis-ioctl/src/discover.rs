@@ -60,9 +60,8 @@ pub fn static_entries(image: &CodeImage<'_>, halt: &Halt) -> Installed {
         for (callee, mut inner, is_jump) in calls.found {
             if !seen.contains(&callee) && seen.len() < 16 {
                 seen.push(callee);
-                let back = pass.solver.exprs.symbol(Symbol::ReturnAddress);
-                if !is_jump && !pass.arm() {
-                    pass.push_value(back, &mut inner);
+                if !is_jump {
+                    pass.enter_callee(&mut inner);
                 }
                 queue.push((callee, inner));
             }

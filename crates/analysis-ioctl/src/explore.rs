@@ -461,10 +461,7 @@ impl Pass<'_> {
     fn stays_inside(&mut self, entry: u64, state: &State) -> bool {
         let mut inner = state.clone();
         let mut recorder = code::Recorder::new(self.machine);
-        let back = self.solver.exprs.symbol(crate::expr::Symbol::ReturnAddress);
-        if self.machine != target::Machine::Arm64 {
-            self.push_value(back, &mut inner);
-        }
+        self.enter_callee(&mut inner);
         let mut at = entry;
         for _ in 0..MAX_WRAPPER {
             let instruction = code_flow::decode_at(self.image, &mut recorder, at);
@@ -507,10 +504,7 @@ impl Pass<'_> {
     /// The status a wrapper passes on to the framework's completion function.
     fn wrapped_completion(&mut self, entry: u64, state: &State) -> Option<Expr> {
         let mut inner = state.clone();
-        let back = self.solver.exprs.symbol(crate::expr::Symbol::ReturnAddress);
-        if self.machine != target::Machine::Arm64 {
-            self.push_value(back, &mut inner);
-        }
+        self.enter_callee(&mut inner);
         self.run_line(entry, &mut inner)
     }
 

@@ -37,6 +37,8 @@ pub struct Pass<'a> {
     /// Constants stored in the driver object: offset, value.
     pub installed: Vec<(i64, u64)>,
     candidates: HashMap<u64, Variable>,
+    /// Listings of callees small enough to be run in place; `None` for others.
+    pub(crate) small_callees: HashMap<u64, Option<std::rc::Rc<code_flow::Listing>>>,
 }
 
 /// Control-flow guard's slots.
@@ -66,6 +68,7 @@ impl<'a> Pass<'a> {
             guard,
             installed: Vec::new(),
             candidates: HashMap::new(),
+            small_callees: HashMap::new(),
         }
     }
 

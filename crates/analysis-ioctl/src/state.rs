@@ -105,6 +105,11 @@ pub struct State {
     slots: Rc<BTreeMap<Place, Slot>>,
     /// Stack offsets whose address something else may hold, ascending.
     escaped: Vec<i64>,
+    /// Where the frames of callers begin (their return addresses), outermost first: no object reaches
+    /// across one.
+    frames: Vec<i64>,
+    /// Stack bytes the framework filled: an object of its own, which pointers to others do not reach.
+    filled: Option<(i64, i64)>,
     /// Never empty.
     pub claims: Vec<Claim>,
     /// What was stored in `Irp->IoStatus.Status`; `None` before any store.
@@ -123,6 +128,8 @@ impl State {
             registers,
             slots: Rc::default(),
             escaped: Vec::new(),
+            frames: vec![0],
+            filled: None,
             claims: vec![Claim { at: 0, comparison: Comparison::Nothing, values: Values::default() }],
             status: None,
             location_changed: false,
@@ -287,14 +294,39 @@ impl State {
         }
     }
 
+    /// A callee's frame begins at stack offset `at`.
+    pub fn enter_frame(&mut self, at: i64) {
+        if self.frames.len() < 64 {
+            self.frames.push(at);
+        }
+    }
+
+    /// The innermost frame is left.
+    pub fn leave_frame(&mut self) {
+        if self.frames.len() > 1 {
+            self.frames.pop();
+        }
+    }
+
+    /// The framework fills the object at `from` and keeps no pointer to it.
+    pub fn fill(&mut self, from: i64, to: i64) {
+        self.escaped.retain(|&e| e < from || e >= to);
+        self.filled = Some((from, to));
+        self.erase(Place::Stack(from), to.saturating_sub(from));
+    }
+
     /// Something unseen may have written wherever it has an address: escaped slots and globals. What
     /// came from the code is doubtful from now on, not gone.
     pub fn disturb(&mut self, exprs: &Exprs) {
+        let own = |from: i64, to: i64| self.escaped.iter().any(|&e| from <= e && e < to);
         let reachable = |place: &Place| match *place {
             Place::Global(_) => true,
-            // An object does not reach from the locals into the return address and arguments.
-            Place::Stack(at) if at < 0 => self.escaped.iter().any(|&from| from <= at),
-            Place::Stack(at) => self.escaped.iter().any(|&from| from >= 0 && from <= at),
+            Place::Stack(at) if self.filled.is_some_and(|(from, to)| from <= at && at < to) => {
+                self.filled.is_some_and(|(from, to)| own(from, to))
+            }
+            Place::Stack(at) => self.escaped.iter().any(|&from| {
+                from <= at && !self.frames.iter().any(|&frame| from < frame && frame <= at)
+            }),
         };
         if !self.slots.keys().any(reachable) {
             return;
@@ -338,6 +370,9 @@ impl State {
         }
         for &offset in &other.escaped {
             self.escape(offset);
+        }
+        if self.filled != other.filled {
+            self.filled = None;
         }
         self.status = match (self.status, other.status) {
             (Some(a), Some(b)) => Some(agree(a, b, &solver.exprs)),

@@ -14,6 +14,27 @@ use crate::state::{Place, State};
 /// A callee short enough to be run in place.
 const TINY: usize = 40;
 
+/// A callee with branches that is still run for each call.
+const SMALL: usize = 64;
+
+/// Return states of a callee.
+struct Returns {
+    states: Vec<(Decoded, State)>,
+    left: bool,
+}
+
+impl crate::flow::Visitor for Returns {
+    fn returns(&mut self, _: &mut Pass<'_>, ret: &Decoded, state: &State) {
+        self.states.push((ret.clone(), state.clone()));
+    }
+    fn tail(&mut self, _: &mut Pass<'_>, _: &Decoded, _: Callee, _: &State) {
+        self.left = true;
+    }
+    fn unresolved(&mut self, _: &mut Pass<'_>, _: &Decoded, _: &State, _: &'static str) {
+        self.left = true;
+    }
+}
+
 /// KMDF functions by index (wdffuncenum.h).
 pub(crate) mod framework {
     pub const REQUEST_COMPLETE: u16 = 263;
@@ -112,7 +133,7 @@ impl Pass<'_> {
             return;
         }
         if let Callee::Local(entry) = callee
-            && self.run_in_place(entry, state)
+            && (self.run_in_place(entry, state) || self.run_small(entry, state))
         {
             return;
         }
@@ -185,7 +206,7 @@ impl Pass<'_> {
         let Node::Stack(at) = self.solver.exprs.node(address) else {
             return state.disturb(&self.solver.exprs);
         };
-        state.erase(Place::Stack(at), layout.params_size);
+        state.fill(at, at.saturating_add(layout.params_size));
         let code = self.solver.exprs.var(Variable::CODE);
         let input = self.solver.exprs.var(Variable::INPUT_LENGTH);
         let output = self.solver.exprs.var(Variable::OUTPUT_LENGTH);
@@ -247,12 +268,7 @@ impl Pass<'_> {
     /// Runs a callee that is a short straight line; false (and `state` untouched) when it is not.
     fn run_in_place(&mut self, entry: u64, state: &mut State) -> bool {
         let mut inner = state.clone();
-        let back = self.solver.exprs.symbol(Symbol::ReturnAddress);
-        if self.machine == Machine::Arm64 {
-            inner.set_register(Family::General(30), back);
-        } else {
-            self.push(back, &mut inner);
-        }
+        let back = self.enter_callee(&mut inner);
         let mut recorder = Recorder::new(self.machine);
         let mut at = entry;
         for _ in 0..TINY {
@@ -278,6 +294,52 @@ impl Pass<'_> {
             at = instruction.end();
         }
         false
+    }
+
+    /// Runs a small callee that branches but calls nothing; false (and `state` untouched) when it is
+    /// not one. What its returns agree on is kept.
+    fn run_small(&mut self, entry: u64, state: &mut State) -> bool {
+        let Some(listing) = self.small(entry) else { return false };
+        let mut inner = state.clone();
+        let back = self.enter_callee(&mut inner);
+        let flow = crate::flow::Flow::solve(self, (*listing).clone(), &inner, 8, &target::Halt::unbounded());
+        if !flow.settled {
+            return false;
+        }
+        let mut returns = Returns { states: Vec::new(), left: false };
+        flow.visit(self, &mut returns);
+        let mut states = returns.states.into_iter();
+        let Some((ret, mut all)) = states.next().filter(|_| !returns.left) else { return false };
+        for (_, other) in states {
+            all.join(&other, &mut self.solver);
+        }
+        // The callee's own comparisons are no claims about the caller's branches.
+        all.compare(entry, Comparison::Nothing, &mut self.solver);
+        self.finish_in_place(&ret, all, back, state)
+    }
+
+    /// The listing of a callee small enough for [`Self::run_small`].
+    fn small(&mut self, entry: u64) -> Option<std::rc::Rc<code_flow::Listing>> {
+        if let Some(known) = self.small_callees.get(&entry) {
+            return known.clone();
+        }
+        let listing =
+            code_flow::listing(self.image, entry, &code_flow::NoTables, &target::Halt::unbounded());
+        let simple = listing.instructions.len() <= SMALL
+            && listing.unresolved.is_empty()
+            && listing.blind.is_empty()
+            && listing.external_edges.is_empty()
+            && listing.instructions.values().all(|i| {
+                !matches!(i.transfer, Transfer::Call(_))
+                    && !i.repeats
+                    && i.privilege.is_none()
+                    && !(i.operation == Operation::Other && i.writes_memory)
+            });
+        let kept = simple.then(|| std::rc::Rc::new(listing));
+        if self.small_callees.len() < 4096 {
+            self.small_callees.insert(entry, kept.clone());
+        }
+        kept
     }
 
     /// Whether a callee may be called by a function that is run in place.
@@ -316,7 +378,22 @@ impl Pass<'_> {
         if let Node::Stack(top) = self.solver.exprs.node(inner.stack_pointer()) {
             inner.drop_below(top);
         }
+        inner.leave_frame();
         *state = inner;
         true
+    }
+
+    /// Makes `state` that of a callee's first instruction; the return address it was given.
+    pub(crate) fn enter_callee(&mut self, state: &mut State) -> Expr {
+        let back = self.solver.exprs.symbol(Symbol::ReturnAddress);
+        if self.machine == Machine::Arm64 {
+            state.set_register(Family::General(30), back);
+        } else {
+            self.push(back, state);
+        }
+        if let Node::Stack(top) = self.solver.exprs.node(state.stack_pointer()) {
+            state.enter_frame(top);
+        }
+        back
     }
 }
