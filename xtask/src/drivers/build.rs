@@ -57,15 +57,32 @@ pub(crate) struct Built {
     pub(crate) committed: PathBuf,
 }
 
-/// Builds every variant of `sources` below `work`.
-fn build(sources: &[Source], work: &Path) -> Result<Vec<Built>> {
-    let _ = std::fs::remove_dir_all(work.join("build"));
-    let build = work.join("build");
-    std::fs::create_dir_all(&build)?;
+/// Copies the sources to where they are compiled, so that no path of this machine gets into an image.
+fn prepare(build: &Path) -> Result<()> {
+    let _ = std::fs::remove_dir_all(build);
+    std::fs::create_dir_all(build)?;
     for entry in std::fs::read_dir(source::folder().join("src"))? {
         let path = entry?.path();
         std::fs::copy(&path, build.join(path.file_name().context("a source has a name")?))?;
     }
+    Ok(())
+}
+
+/// Builds one variant of sources from anywhere into `folder`.
+pub(crate) fn into(sources: &[Source], variant: Variant, folder: &Path) -> Result<()> {
+    let build = folder.join("build");
+    prepare(&build)?;
+    for source in sources {
+        std::fs::copy(&source.path, build.join(source.file()?))?;
+        one(source, variant, &build, folder)?;
+    }
+    Ok(())
+}
+
+/// Builds every variant of `sources` below `work`.
+fn build(sources: &[Source], work: &Path) -> Result<Vec<Built>> {
+    let build = work.join("build");
+    prepare(&build)?;
     let mut files = Vec::new();
     for source in sources {
         for &variant in &source.variants {

@@ -4,6 +4,7 @@ mod build;
 mod imports;
 mod mapped;
 mod source;
+mod speed;
 mod sweep;
 mod table;
 mod wine;
@@ -25,6 +26,8 @@ pub(crate) enum Drivers {
         /// Only these drivers: `d01 d24`.
         drivers: Vec<String>,
     },
+    /// Generates the large images that benches read into `target/drivers/speed`.
+    Speed,
     /// Prints what every build of every driver accepts, by the oracles and by `ioctl_map`.
     Table(Table),
 }
@@ -53,6 +56,7 @@ pub(crate) struct Table {
 pub(crate) fn run(chore: Drivers) -> Result<()> {
     match chore {
         Drivers::Build { check, drivers } => build::run(check, &drivers),
+        Drivers::Speed => speed::generate().map(drop),
         Drivers::Table(asked) => {
             let program = match (asked.no_tool, asked.program) {
                 (true, _) => None,
@@ -68,6 +72,11 @@ pub(crate) fn run(chore: Drivers) -> Result<()> {
             })
         }
     }
+}
+
+/// The images that benches read.
+pub(crate) fn for_benches() -> Result<()> {
+    speed::generate().map(drop)
 }
 
 /// The step of the full test command.

@@ -94,21 +94,26 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        let stem = path.file_stem().and_then(|s| s.to_str()).context("a source has a name")?;
-        let id = stem.split('_').next().unwrap_or(stem).to_owned();
-        let assembly = path.extension().is_some_and(|e| e == "s");
-        let mut source = Self {
-            id,
+    /// A source that says nothing of itself.
+    pub(crate) fn named(id: &str, path: &Path) -> Self {
+        Self {
+            id: id.to_owned(),
             path: path.to_owned(),
-            variants: if assembly { vec![Variant::X64Clang] } else { Variant::ALL.to_vec() },
+            variants: Vec::new(),
             keeps_pdb: false,
             row: Row::default(),
             oracle: Oracle::None,
             wine: false,
             lengths: Vec::new(),
-        };
+        }
+    }
+
+    fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let stem = path.file_stem().and_then(|s| s.to_str()).context("a source has a name")?;
+        let mut source = Self::named(stem.split('_').next().unwrap_or(stem), path);
+        let assembly = path.extension().is_some_and(|e| e == "s");
+        source.variants = if assembly { vec![Variant::X64Clang] } else { Variant::ALL.to_vec() };
         for (key, words) in text.lines().map_while(directive).flatten() {
             source.take(key, &words).with_context(|| path.display().to_string())?;
         }
