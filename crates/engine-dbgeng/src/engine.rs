@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
@@ -22,6 +23,7 @@ use crate::identity::Held;
 use crate::library;
 use crate::locals::Pdbs;
 use crate::output::{Collected, OutputCallbacks};
+use crate::registers::Described;
 use crate::watchdog::{Breaker, Watchdog};
 
 /// Why nothing was opened.
@@ -121,6 +123,8 @@ pub struct DbgEng {
     /// Breaks that were raised whose stop has not come yet.
     pub(crate) undelivered: Cell<u32>,
     pub(crate) cut_step: Cell<Option<CutStep>>,
+    /// What registers there are; the same for every thread.
+    pub(crate) described: RefCell<Option<Rc<[Described]>>>,
     pub(crate) released: Cell<bool>,
 }
 
@@ -184,6 +188,7 @@ impl DbgEng {
             gone: RefCell::new(None),
             undelivered: Cell::new(0),
             cut_step: Cell::new(None),
+            described: RefCell::new(None),
             released: Cell::new(false),
         })
     }

@@ -155,7 +155,7 @@ impl DbgEng {
         unsafe { self.system.GetEventThread() }.ok()
     }
 
-    fn engine_thread(&self, of: ContextOf) -> Result<Option<u32>> {
+    pub(crate) fn engine_thread(&self, of: ContextOf) -> Result<Option<u32>> {
         let wanted = match of {
             ContextOf::Selected => match (self.selection.get().thread, self.selection.get().processor) {
                 (Some(thread), _) => thread,

@@ -26,6 +26,7 @@ mod modules;
 mod names;
 mod open;
 mod output;
+mod registers;
 mod release;
 mod run;
 mod scan;

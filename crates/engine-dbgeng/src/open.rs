@@ -180,7 +180,9 @@ fn environment_block(changes: &[(String, String)]) -> Vec<u16> {
     let changed = |name: &str| changes.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
     let own = std::env::vars_os().filter_map(|(name, value)| {
         let name = name.into_string().ok()?;
-        (!changed(&name)).then(|| (name, value.to_string_lossy().into_owned()))
+        // Ours, and none of the program's business: the transcript's path, the redaction rules.
+        let ours = name.to_ascii_uppercase().starts_with("WINDBG_MCP_");
+        (!changed(&name) && !ours).then(|| (name, value.to_string_lossy().into_owned()))
     });
     let clean = |text: &String| !text.contains('\0');
     let added = changes

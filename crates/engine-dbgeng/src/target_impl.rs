@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use target::{
     Ability, Breakpoints, BugCheck, Command, Context, ContextOf, DataModel, Ending, Facts, Frame, Halt,
-    Identity, Instruction, KernelThread, Local, Memory, Module, Process, ReadOutcome, Region, Reloaded,
-    Result, Run, Selection, SourceLine, Space, Stack, StoredEvent, SymbolHit, SymbolPaths, SymbolStatus,
-    Target, TargetError, Thread, TypeLayout, UnloadedModule, Unreadable, View, Write,
+    Identity, Instruction, KernelThread, ListedRegister, Local, Memory, Module, Process, ReadOutcome, Region,
+    Reloaded, Result, Run, Selection, SourceLine, Space, Stack, StoredEvent, SymbolHit, SymbolPaths,
+    SymbolStatus, Target, TargetError, Thread, TypeLayout, UnloadedModule, Unreadable, View, Write,
 };
 use windows::core::HSTRING;
 
@@ -207,6 +207,11 @@ impl Target for DbgEng {
     fn context(&self, of: ContextOf, view: View) -> Result<Option<Context>> {
         self.alive()?;
         self.read_context(of, view)
+    }
+
+    fn listed_registers(&self, of: ContextOf, view: View, all: bool) -> Result<Option<Vec<ListedRegister>>> {
+        self.alive()?;
+        self.list_registers(of, view, all)
     }
 
     fn stack(&self, from: &Context, limit: usize, halt: &Halt) -> Result<Stack> {

@@ -71,6 +71,26 @@ fn names(machine: Machine) -> &'static [&'static str; reg::COUNT] {
     }
 }
 
+/// What a register of an engine's own list holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RegisterValue {
+    Int(u64),
+    Float(f64),
+    /// In memory order.
+    Bytes(Vec<u8>),
+    Unavailable,
+}
+
+/// A register of an engine's own list ([`crate::Target::listed_registers`]).
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListedRegister {
+    /// `rax`, `xmm0`, `xmm0/1` for a lane.
+    pub name: String,
+    pub value: RegisterValue,
+    /// A part of another one.
+    pub subregister: bool,
+}
+
 /// Where a context came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContextSource {

@@ -27,7 +27,7 @@ pub mod value;
 use std::sync::Arc;
 
 pub use capability::{Breakpoints, Command, DataModel, Driven, Physical, Reverse, Run, Write};
-pub use context::{Context, ContextSource, reg};
+pub use context::{Context, ContextSource, ListedRegister, RegisterValue, reg};
 pub use error::{Result, TargetError};
 pub use execution::{
     BugCheck, ContextOf, ExceptionRecord, Flow, Instruction, KernelThread, Process, Region, RegionState,
@@ -122,6 +122,13 @@ pub trait Target: Memory {
 
     /// Registers. `Ok(None)`: there is no context, an answer and not an error.
     fn context(&self, of: ContextOf, view: View) -> Result<Option<Context>>;
+    /// The registers as the engine itself lists them, where that is more than a [`Context`] holds: the
+    /// whole registers a debugger shows unasked, or with `all` every part and lane. `Ok(None)`: the
+    /// context says all there is.
+    fn listed_registers(&self, of: ContextOf, view: View, all: bool) -> Result<Option<Vec<ListedRegister>>> {
+        let _ = (of, view, all);
+        Ok(None)
+    }
     /// The stack from any context, innermost first, at most `limit` physical frames.
     fn stack(&self, from: &Context, limit: usize, halt: &Halt) -> Result<Stack>;
     /// Guesses beyond the walked frames: stack words that look like return addresses.

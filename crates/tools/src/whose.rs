@@ -18,6 +18,9 @@ pub(crate) enum ViewChoice {
 /// A context and whose it is.
 pub(crate) struct Owned {
     pub(crate) context: Option<Context>,
+    /// How it was asked for.
+    pub(crate) of: ContextOf,
+    pub(crate) view: View,
     /// System thread id; absent on kernel targets.
     pub(crate) thread: Option<u32>,
     /// Only on kernel targets.
@@ -48,6 +51,8 @@ pub(crate) fn context(
     let selected = target.selection();
     Ok(Owned {
         context,
+        of,
+        view,
         thread: if kernel { None } else { thread.or(selected.thread) },
         processor: if kernel { thread.or(selected.processor) } else { None },
     })

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use target::{Address, Context, HexBytes, Machine};
+use target::{Address, Context, HexBytes, ListedRegister, Machine, RegisterValue};
 
 use crate::error::ToolError;
 use crate::prose::Fragment;
@@ -33,10 +33,33 @@ pub(crate) struct Params {
 #[schemars(inline)]
 enum Kind {
     Int,
+    Float,
+    /// `value` says which; `bytes` is the number as it is held.
+    NonFinite,
     /// `bytes`, in memory order.
     Bytes,
     /// The target does not hold it.
     Unavailable,
+}
+
+/// Integers as `0x` and 16 digits.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+enum Value {
+    Float(f64),
+    /// `nan`, `infinity`, `negative_infinity`.
+    NonFinite(NonFinite),
+    Int(Address),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+enum NonFinite {
+    Nan,
+    Infinity,
+    NegativeInfinity,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -45,7 +68,7 @@ struct Row {
     name: String,
     kind: Kind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    value: Option<Address>,
+    value: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bytes: Option<HexBytes>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -84,7 +107,7 @@ fn integers(context: &Context) -> Vec<Row> {
         .map(|(name, value)| Row {
             name: name.to_owned(),
             kind: if value.is_some() { Kind::Int } else { Kind::Unavailable },
-            value: value.map(Address),
+            value: value.map(|value| Value::Int(Address(value))),
             bytes: None,
             subregister: false,
         })
@@ -102,7 +125,7 @@ fn parts(context: &Context) -> impl Iterator<Item = Row> {
         Some(Row {
             name: (*name).to_owned(),
             kind: Kind::Int,
-            value: Some(Address(value)),
+            value: Some(Value::Int(Address(value))),
             bytes: None,
             subregister: true,
         })
@@ -121,7 +144,54 @@ fn wide(context: &Context) -> impl Iterator<Item = Row> {
     let x87 = context.x87.iter().enumerate().map(move |(i, bytes)| row(format!("st{i}"), &bytes[..10]));
     let vectors =
         context.vectors.iter().enumerate().map(move |(i, bytes)| row(format!("{vector}{i}"), bytes));
-    x87.chain(vectors)
+    x87.chain(vectors).chain(lanes(context, vector))
+}
+
+/// Vector registers once more as single-precision lanes, as the debugger shows them.
+fn lanes(context: &Context, vector: &'static str) -> impl Iterator<Item = Row> {
+    context.vectors.iter().enumerate().flat_map(move |(register, bytes)| {
+        bytes.chunks_exact(4).enumerate().map(move |(lane, bytes)| {
+            let value = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+            number(format!("{vector}{register}/{lane}"), value.into(), bytes, false)
+        })
+    })
+}
+
+/// A floating-point row; JSON has no NaN and no infinity.
+fn number(name: String, value: f64, held: &[u8], subregister: bool) -> Row {
+    let odd = match value {
+        _ if value.is_nan() => Some(NonFinite::Nan),
+        f64::INFINITY => Some(NonFinite::Infinity),
+        f64::NEG_INFINITY => Some(NonFinite::NegativeInfinity),
+        _ => None,
+    };
+    Row {
+        name,
+        kind: if odd.is_some() { Kind::NonFinite } else { Kind::Float },
+        value: Some(odd.map_or(Value::Float(value), Value::NonFinite)),
+        bytes: odd.map(|_| HexBytes(held.to_vec())),
+        subregister,
+    }
+}
+
+fn listed(register: ListedRegister) -> Row {
+    let ListedRegister { name, value, subregister } = register;
+    let row = |kind, value, bytes| Row { name: name.clone(), kind, value, bytes, subregister };
+    match value {
+        RegisterValue::Int(value) => row(Kind::Int, Some(Value::Int(Address(value))), None),
+        RegisterValue::Bytes(bytes) => row(Kind::Bytes, None, Some(HexBytes(bytes))),
+        RegisterValue::Unavailable => row(Kind::Unavailable, None, None),
+        RegisterValue::Float(value) => number(name, value, &value.to_le_bytes(), subregister),
+    }
+}
+
+fn from_context(context: &Context, all: bool) -> Vec<Row> {
+    let mut rows = integers(context);
+    if all {
+        rows.extend(parts(context));
+        rows.extend(wide(context));
+    }
+    rows
 }
 
 impl Tool for Registers {
@@ -143,13 +213,19 @@ impl Tool for Registers {
         let mut column = 0;
         for row in &output.registers {
             let value = match (&row.value, &row.bytes) {
-                (Some(Address(value)), _) => format!("{value:016x}"),
+                (Some(Value::Int(Address(value))), _) => format!("{value:016x}"),
+                (Some(Value::Float(value)), _) => format!("{value:e}"),
+                (Some(Value::NonFinite(odd)), _) => match odd {
+                    NonFinite::Nan => "nan".to_owned(),
+                    NonFinite::Infinity => "infinity".to_owned(),
+                    NonFinite::NegativeInfinity => "-infinity".to_owned(),
+                },
                 (None, Some(bytes)) => bytes.to_string(),
                 (None, None) => "unavailable".to_owned(),
             };
             text.push_str(&format!("{:>6}={value}", row.name));
             column += 1;
-            let wide = row.bytes.is_some();
+            let wide = row.kind == Kind::Bytes;
             text.push(if wide || column % 3 == 0 { '\n' } else { ' ' });
             if wide {
                 column = 0;
@@ -179,11 +255,10 @@ impl WorkerTool for Registers {
         if let Some(context) = owned.context {
             out.instruction_pointer = Some(Address(context.ip()));
             out.source = Some(context.source.name().to_owned());
-            out.registers = integers(&context);
-            if all_registers {
-                out.registers.extend(parts(&context));
-                out.registers.extend(wide(&context));
-            }
+            out.registers = match job.target.listed_registers(owned.of, owned.view, all_registers)? {
+                Some(rows) => rows.into_iter().map(listed).collect(),
+                None => from_context(&context, all_registers),
+            };
         }
         Ok(out)
     }
