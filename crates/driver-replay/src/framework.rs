@@ -65,15 +65,29 @@ pub fn framework_of(imports: &[ImportedDll]) -> Option<Framework> {
              come through communication ports, which are not analysed",
         );
     }
-    if imports_any(None, &["NdisMRegisterMiniportDriver", "NdisFRegisterFilterDriver", "NdisRegisterProtocolDriver"])
-    {
-        return framework("ndis", Tell::Ndis, "an NDIS driver: its handlers are registered with NDIS and not analysed");
+    if imports_any(
+        None,
+        &["NdisMRegisterMiniportDriver", "NdisFRegisterFilterDriver", "NdisRegisterProtocolDriver"],
+    ) {
+        return framework(
+            "ndis",
+            Tell::Ndis,
+            "an NDIS driver: its handlers are registered with NDIS and not analysed",
+        );
     }
     if imports_any(None, &["StorPortInitialize"]) {
-        return framework("storport", Tell::Storport, "a Storport miniport: requests arrive as SRBs, not analysed");
+        return framework(
+            "storport",
+            Tell::Storport,
+            "a Storport miniport: requests arrive as SRBs, not analysed",
+        );
     }
     if imports_any(None, &["PcAddAdapterDevice", "PcInitializeAdapterDriver"]) {
-        return framework("portcls", Tell::Portcls, "an audio adapter driver: requests go to port class drivers");
+        return framework(
+            "portcls",
+            Tell::Portcls,
+            "an audio adapter driver: requests go to port class drivers",
+        );
     }
     None
 }

@@ -93,7 +93,8 @@ impl World {
                 'c' | 'C' => vec![next(self) as u16],
                 's' | 'S' => {
                     let at = next(self);
-                    let wide_text = spec.contains(['w', 'l']) || wide == (conversion == 's') && !spec.contains('h');
+                    let wide_text =
+                        spec.contains(['w', 'l']) || wide == (conversion == 's') && !spec.contains('h');
                     self.text_at(at, wide_text)
                 }
                 'Z' => {

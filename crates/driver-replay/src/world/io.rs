@@ -27,7 +27,11 @@ impl World {
             "IoDeleteSymbolicLink" => {
                 let path = self.argument(0);
                 let path = self.unicode_string(path);
-                self.found.links.iter_mut().filter(|l| Some(&l.path) == path.as_ref()).for_each(|l| l.deleted = true);
+                self.found
+                    .links
+                    .iter_mut()
+                    .filter(|l| Some(&l.path) == path.as_ref())
+                    .for_each(|l| l.deleted = true);
                 0
             }
             "IoAttachDeviceToDeviceStack" => self.argument(1),
@@ -55,10 +59,23 @@ impl World {
             }
             "IoGetDeviceProperty" => 0xc000_0023,
             "IoIs32bitProcess" => 0,
-            "IoCreateFile" | "ZwCreateFile" | "ZwOpenFile" | "ZwOpenKey" | "ZwOpenKeyEx" | "ZwQueryValueKey"
-            | "ZwQueryKey" | "ZwEnumerateKey" | "ZwEnumerateValueKey" | "RtlQueryRegistryValues"
-            | "RtlQueryRegistryValuesEx" | "RtlCheckRegistryKey" | "IoOpenDeviceRegistryKey"
-            | "IoOpenDriverRegistryKey" | "ZwOpenSection" | "ZwOpenEvent" | "ZwOpenDirectoryObject"
+            "IoCreateFile"
+            | "ZwCreateFile"
+            | "ZwOpenFile"
+            | "ZwOpenKey"
+            | "ZwOpenKeyEx"
+            | "ZwQueryValueKey"
+            | "ZwQueryKey"
+            | "ZwEnumerateKey"
+            | "ZwEnumerateValueKey"
+            | "RtlQueryRegistryValues"
+            | "RtlQueryRegistryValuesEx"
+            | "RtlCheckRegistryKey"
+            | "IoOpenDeviceRegistryKey"
+            | "IoOpenDriverRegistryKey"
+            | "ZwOpenSection"
+            | "ZwOpenEvent"
+            | "ZwOpenDirectoryObject"
             | "ZwOpenSymbolicLinkObject" => NOT_FOUND,
             "ObReferenceObjectByHandle" | "ObReferenceObjectByHandleWithTag" => {
                 let handle = self.argument(0);

@@ -261,9 +261,8 @@ impl World {
 
     /// Calls the driver's code at `entry` and runs it to its return.
     pub(crate) fn call(&mut self, entry: u64, arguments: &[u64], budget: &mut Budget<'_>) -> Ended {
-        let stopped = |reason: &str| {
-            Ended::Stopped(StoppedAt { address: Address(entry), reason: reason.to_owned() })
-        };
+        let stopped =
+            |reason: &str| Ended::Stopped(StoppedAt { address: Address(entry), reason: reason.to_owned() });
         let pointer = self.pointer();
         // Room above for the caller's arguments, 16-byte alignment as at any call.
         let top = self.layout.stack_top - 0x1000;
@@ -327,13 +326,14 @@ impl World {
     /// Answers a stub that was reached; `Some` ends the run.
     fn stub(&mut self, address: u64, budget: &Budget<'_>) -> Option<Ended> {
         let caller = self.last_call.map_or(address, |call| call.at);
-        let stopped =
-            |reason: String| Some(Ended::Stopped(StoppedAt { address: Address(caller), reason }));
+        let stopped = |reason: String| Some(Ended::Stopped(StoppedAt { address: Address(caller), reason }));
         let pointer = u64::from(self.pointer());
         let stub = if (self.layout.wdf..self.layout.wdf + 0x4000).contains(&address) {
             u32::try_from((address - self.layout.wdf) / pointer).ok().map(Stub::Wdf)
         } else {
-            usize::try_from((address - self.layout.stubs) / STUB).ok().and_then(|i| self.stubs.get(i).cloned())
+            usize::try_from((address - self.layout.stubs) / STUB)
+                .ok()
+                .and_then(|i| self.stubs.get(i).cloned())
         };
         let Some(stub) = stub else {
             return stopped("a call into nothing".to_owned());
@@ -419,8 +419,12 @@ impl World {
         let Some(rva) = self.image.rva(call.return_address) else { return false };
         let read = source.read_rva(rva, &mut bytes).min(bytes.len());
         let bits = if self.narrow() { 32 } else { 64 };
-        let decoder =
-            iced_x86::Decoder::with_ip(bits, &bytes[..read], call.return_address, iced_x86::DecoderOptions::NONE);
+        let decoder = iced_x86::Decoder::with_ip(
+            bits,
+            &bytes[..read],
+            call.return_address,
+            iced_x86::DecoderOptions::NONE,
+        );
         for instruction in decoder.into_iter().take(5) {
             let first = instruction.op0_register().full_register();
             let on_result = matches!(first, iced_x86::Register::RAX | iced_x86::Register::EAX);

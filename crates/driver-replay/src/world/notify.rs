@@ -9,16 +9,25 @@ impl World {
     pub(crate) fn notify_call(&mut self, name: &str) -> Option<Answer> {
         // Index of the routine among the arguments, and of where an object or handle is written.
         let (routine, out) = match name {
-            "PsSetCreateProcessNotifyRoutine" | "PsSetCreateProcessNotifyRoutineEx"
-            | "PsSetCreateThreadNotifyRoutine" | "PsSetLoadImageNotifyRoutine"
+            "PsSetCreateProcessNotifyRoutine"
+            | "PsSetCreateProcessNotifyRoutineEx"
+            | "PsSetCreateThreadNotifyRoutine"
+            | "PsSetLoadImageNotifyRoutine"
             | "PsSetLoadImageNotifyRoutineEx" => (0, None),
             "PsSetCreateProcessNotifyRoutineEx2" | "PsSetCreateThreadNotifyRoutineEx" => (1, None),
             "CmRegisterCallback" => (0, Some(2)),
             "CmRegisterCallbackEx" => (0, Some(4)),
-            "ExRegisterCallback" | "KeInitializeDpc" | "KeInitializeThreadedDpc" | "IoInitializeTimer"
-            | "IoQueueWorkItem" | "IoQueueWorkItemEx" | "IoRegisterDriverReinitialization"
-            | "IoRegisterBootDriverReinitialization" | "IoRegisterFsRegistrationChange"
-            | "KeRegisterBugCheckCallback" | "KeRegisterBugCheckReasonCallback" => (1, None),
+            "ExRegisterCallback"
+            | "KeInitializeDpc"
+            | "KeInitializeThreadedDpc"
+            | "IoInitializeTimer"
+            | "IoQueueWorkItem"
+            | "IoQueueWorkItemEx"
+            | "IoRegisterDriverReinitialization"
+            | "IoRegisterBootDriverReinitialization"
+            | "IoRegisterFsRegistrationChange"
+            | "KeRegisterBugCheckCallback"
+            | "KeRegisterBugCheckReasonCallback" => (1, None),
             "KeRegisterNmiCallback" | "KeRegisterProcessorChangeCallback" => (0, None),
             "IoRegisterPlugPlayNotification" => (4, Some(6)),
             "PoRegisterPowerSettingCallback" => (2, Some(4)),

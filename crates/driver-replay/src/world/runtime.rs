@@ -5,9 +5,14 @@ use super::{Answer, MAX_FINDINGS, World};
 impl World {
     pub(crate) fn runtime_call(&mut self, name: &str) -> Option<Answer> {
         let value = match name {
-            "ExAllocatePool" | "ExAllocatePoolWithTag" | "ExAllocatePoolWithQuota"
-            | "ExAllocatePoolWithQuotaTag" | "ExAllocatePoolWithTagPriority" | "ExAllocatePoolZero"
-            | "ExAllocatePoolQuotaZero" | "ExAllocatePoolPriorityZero" => {
+            "ExAllocatePool"
+            | "ExAllocatePoolWithTag"
+            | "ExAllocatePoolWithQuota"
+            | "ExAllocatePoolWithQuotaTag"
+            | "ExAllocatePoolWithTagPriority"
+            | "ExAllocatePoolZero"
+            | "ExAllocatePoolQuotaZero"
+            | "ExAllocatePoolPriorityZero" => {
                 let size = self.argument(1);
                 self.allocate(size)
             }
@@ -16,16 +21,28 @@ impl World {
                 let size = if self.narrow() { self.argument(2) } else { self.argument(1) };
                 self.allocate(size)
             }
-            "MmAllocateContiguousMemory" | "MmAllocateContiguousMemorySpecifyCache"
-            | "MmAllocateContiguousMemorySpecifyCacheNode" | "MmAllocateContiguousNodeMemory"
+            "MmAllocateContiguousMemory"
+            | "MmAllocateContiguousMemorySpecifyCache"
+            | "MmAllocateContiguousMemorySpecifyCacheNode"
+            | "MmAllocateContiguousNodeMemory"
             | "MmAllocateNonCachedMemory" => {
                 let size = self.argument(0);
                 self.allocate(size)
             }
-            "IoAllocateMdl" | "MmAllocatePagesForMdl" | "MmAllocatePagesForMdlEx" | "MmCreateMdl"
-            | "MmMapLockedPages" | "MmMapLockedPagesSpecifyCache" | "MmMapIoSpace" | "MmMapIoSpaceEx"
-            | "IoAllocateIrp" | "IoAllocateWorkItem" | "ExAllocateTimer" | "IoAllocateErrorLogEntry"
-            | "ExAllocateFromNPagedLookasideList" | "ExAllocateFromPagedLookasideList" => self.allocate(0x1000),
+            "IoAllocateMdl"
+            | "MmAllocatePagesForMdl"
+            | "MmAllocatePagesForMdlEx"
+            | "MmCreateMdl"
+            | "MmMapLockedPages"
+            | "MmMapLockedPagesSpecifyCache"
+            | "MmMapIoSpace"
+            | "MmMapIoSpaceEx"
+            | "IoAllocateIrp"
+            | "IoAllocateWorkItem"
+            | "ExAllocateTimer"
+            | "IoAllocateErrorLogEntry"
+            | "ExAllocateFromNPagedLookasideList"
+            | "ExAllocateFromPagedLookasideList" => self.allocate(0x1000),
             "RtlGetVersion" => self.version(),
             "PsGetVersion" => {
                 for (index, value) in [(0, 10), (1, 0), (2, 19045)] {
@@ -40,11 +57,18 @@ impl World {
             "MmGetSystemRoutineAddress" | "FltGetRoutineAddress" | "NdisGetRoutineAddress" => {
                 self.dynamic_import()
             }
-            "PsGetCurrentProcess" | "IoGetCurrentProcess" | "KeGetCurrentThread" | "PsGetCurrentThread"
-            | "PsGetCurrentProcessId" | "PsGetCurrentThreadId" => self.objects.thing,
+            "PsGetCurrentProcess"
+            | "IoGetCurrentProcess"
+            | "KeGetCurrentThread"
+            | "PsGetCurrentThread"
+            | "PsGetCurrentProcessId"
+            | "PsGetCurrentThreadId" => self.objects.thing,
             "KeQueryPerformanceCounter" | "KeQueryInterruptTime" | "KeQueryUnbiasedInterruptTime" => 0x12345,
-            "KeQueryActiveProcessors" | "KeQueryActiveProcessorCount" | "KeQueryActiveProcessorCountEx"
-            | "KeQueryMaximumProcessorCount" | "KeQueryMaximumProcessorCountEx" => 1,
+            "KeQueryActiveProcessors"
+            | "KeQueryActiveProcessorCount"
+            | "KeQueryActiveProcessorCountEx"
+            | "KeQueryMaximumProcessorCount"
+            | "KeQueryMaximumProcessorCountEx" => 1,
             "MmIsAddressValid" => {
                 let at = self.argument(0);
                 u64::from(self.emulator.memory.is_mapped(at))
@@ -53,13 +77,24 @@ impl World {
             "RtlFailFast" | "__fastfail" | "__report_gsfailure" => {
                 return Some(Answer::End("a fail-fast routine was called"));
             }
-            "ExRaiseStatus" | "RtlRaiseStatus" | "ExRaiseAccessViolation" | "RtlRaiseException"
+            "ExRaiseStatus"
+            | "RtlRaiseStatus"
+            | "ExRaiseAccessViolation"
+            | "RtlRaiseException"
             | "ExRaiseDatatypeMisalignment" => return Some(Answer::End("an exception was raised")),
             "_purecall" | "RtlAssert" | "DbgBreakPoint" => return Some(Answer::End("an assertion failed")),
             "PsTerminateSystemThread" => return Some(Answer::End("the thread ended itself")),
-            "ZwClose" | "ObfDereferenceObject" | "ExFreePool" | "ExFreePoolWithTag" | "DbgPrint"
-            | "DbgPrintEx" | "KeInitializeEvent" | "KeInitializeSpinLock" | "KeInitializeMutex"
-            | "IofCompleteRequest" | "RtlFreeUnicodeString" => 0,
+            "ZwClose"
+            | "ObfDereferenceObject"
+            | "ExFreePool"
+            | "ExFreePoolWithTag"
+            | "DbgPrint"
+            | "DbgPrintEx"
+            | "KeInitializeEvent"
+            | "KeInitializeSpinLock"
+            | "KeInitializeMutex"
+            | "IofCompleteRequest"
+            | "RtlFreeUnicodeString" => 0,
             _ => return self.arithmetic_call(name),
         };
         Some(Answer::Value(value))
@@ -117,11 +152,25 @@ impl World {
             "MmHighestUserAddress" => self.either(0x7fff_fffe_ffff, 0x7ffe_ffff),
             "MmUserProbeAddress" => self.either(0x7fff_ffff_0000, 0x7fff_0000),
             "MmSystemRangeStart" => self.either(0xffff_8000_0000_0000, 0x8000_0000),
-            "IoFileObjectType" | "IoDriverObjectType" | "IoDeviceObjectType" | "PsProcessType" | "PsThreadType"
-            | "ExEventObjectType" | "ExSemaphoreObjectType" | "MmSectionObjectType" | "PsInitialSystemProcess"
-            | "SeTokenObjectType" | "TmTransactionObjectType" | "LpcPortObjectType" | "CmKeyObjectType"
-            | "PsJobType" | "HalDispatchTable" | "HalPrivateDispatchTable" | "NlsMbCodePageTag"
-            | "KeServiceDescriptorTable" | "FsRtlLegalAnsiCharacterArray" => thing,
+            "IoFileObjectType"
+            | "IoDriverObjectType"
+            | "IoDeviceObjectType"
+            | "PsProcessType"
+            | "PsThreadType"
+            | "ExEventObjectType"
+            | "ExSemaphoreObjectType"
+            | "MmSectionObjectType"
+            | "PsInitialSystemProcess"
+            | "SeTokenObjectType"
+            | "TmTransactionObjectType"
+            | "LpcPortObjectType"
+            | "CmKeyObjectType"
+            | "PsJobType"
+            | "HalDispatchTable"
+            | "HalPrivateDispatchTable"
+            | "NlsMbCodePageTag"
+            | "KeServiceDescriptorTable"
+            | "FsRtlLegalAnsiCharacterArray" => thing,
             "SeExports" => self.exported_sids(),
             _ => return None,
         };

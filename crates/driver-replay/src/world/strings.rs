@@ -30,7 +30,11 @@ impl World {
                 let (a, b) = (fold_text(self.unicode_string(a)), fold_text(self.unicode_string(b)));
                 if name == "RtlEqualUnicodeString" { u64::from(a == b) } else { a.cmp(&b) as i64 as u64 }
             }
-            "memcpy" | "memmove" | "RtlCopyMemory" | "RtlMoveMemory" | "RtlCopyBytes"
+            "memcpy"
+            | "memmove"
+            | "RtlCopyMemory"
+            | "RtlMoveMemory"
+            | "RtlCopyBytes"
             | "RtlCopyMemoryNonTemporal" => {
                 let (to, from, length) = (self.argument(0), self.argument(1), self.argument(2));
                 self.copy(to, from, length);
@@ -64,9 +68,8 @@ impl World {
                 self.copy(to.wrapping_add(skip * width), from, length * width);
                 to
             }
-            "wcscmp" | "_wcsicmp" | "wcsncmp" | "_wcsnicmp" | "strcmp" | "_stricmp" | "strncmp" | "_strnicmp" => {
-                self.compare_text(name)
-            }
+            "wcscmp" | "_wcsicmp" | "wcsncmp" | "_wcsnicmp" | "strcmp" | "_stricmp" | "strncmp"
+            | "_strnicmp" => self.compare_text(name),
             _ => return None,
         };
         Some(Answer::Value(value))

@@ -156,7 +156,11 @@ impl World {
             48 | 119 | 125 | 229 | 230 | 235..=240 | 443 => NOT_FOUND,
             // Objects a client only passes on.
             31..=33 | 39 | 42 | 92 | 118 | 178 => {
-                if index == 118 { self.objects.driver } else { self.objects.thing }
+                if index == 118 {
+                    self.objects.driver
+                } else {
+                    self.objects.thing
+                }
             }
             // ObjectGetTypedContextWorker(Handle, TypeInfo)
             202 => self.context(),
