@@ -15,7 +15,9 @@ use crate::names::{DO_EXCLUSIVE, SECURE_OPEN, characteristics, device_flags, pri
 /// Whose device it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DriverRef {
-    pub address: Address,
+    /// Absent where it is reconstructed: there is no object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<Address>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,7 +47,9 @@ pub struct StackEntry {
 /// A device object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceObject {
-    pub address: Address,
+    /// Absent where it is reconstructed: there is no object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<Address>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -90,7 +94,7 @@ pub(crate) fn driver_ref(target: &dyn Target, address: u64, locations: &Location
     let name = target.read_unicode_string(address.wrapping_add(layout.name), width).ok();
     let start = target.read_pointer(address.wrapping_add(layout.start), width).ok();
     let module = start.and_then(|start| locations.module(start).ok().flatten().map(|m| m.name.clone()));
-    DriverRef { address: Address(address), name: name.and_then(|name| printable(&name)), module }
+    DriverRef { address: Some(Address(address)), name: name.and_then(|name| printable(&name)), module }
 }
 
 /// The device object at `address`.
@@ -112,7 +116,7 @@ pub fn read_device(target: &dyn Target, address: u64, stack: bool, halt: &Halt) 
             "not_a_device_object",
             format!(
                 "what is at {address:#018x} is not a device object: Type {kind:#x} (not 3), and its driver {} names no loaded image",
-                driver.address
+                driver.address.unwrap_or_default()
             ),
         ));
     }
@@ -120,7 +124,7 @@ pub fn read_device(target: &dyn Target, address: u64, stack: bool, halt: &Halt) 
     let (flags, marks) = (word(layout.flags)?, word(layout.characteristics)?);
     let some = |value: u64| (value != 0).then_some(Address(value));
     let mut out = DeviceObject {
-        address: Address(address),
+        address: Some(Address(address)),
         path: None,
         followed_links: Vec::new(),
         driver,
@@ -224,7 +228,8 @@ fn walk_stack(
 /// The text half.
 #[must_use]
 pub fn render_device(device: &DeviceObject) -> String {
-    let mut text = format!("Device object {}", device.address);
+    let at = device.address.map_or_else(|| "(reconstructed)".to_owned(), |at| at.to_string());
+    let mut text = format!("Device object {at}");
     if let Some(path) = &device.path {
         text.push_str(&format!(" {path}"));
     }
@@ -233,8 +238,8 @@ pub fn render_device(device: &DeviceObject) -> String {
     }
     text.push_str(&format!(
         "\ndriver {} {}\ntype {:#x} {}; characteristics {}; flags {}\nstack size {}, {} references{}{}",
-        device.driver.name.as_deref().unwrap_or("(name unreadable)"),
-        device.driver.address,
+        device.driver.name.as_deref().or(device.driver.module.as_deref()).unwrap_or("(name unreadable)"),
+        device.driver.address.map(|at| at.to_string()).unwrap_or_default(),
         device.device_type.0,
         device.device_type_name.as_deref().unwrap_or("(vendor)"),
         with_names(device.characteristics, &device.characteristic_names),

@@ -95,6 +95,9 @@ pub enum ChainStop {
 pub struct DeviceChain {
     pub status: SectionState,
     pub addresses: Vec<Address>,
+    /// Of devices that are reconstructed: their names where they have one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
     pub device_count: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<ChainStop>,
@@ -112,7 +115,9 @@ pub struct DriverImage {
 /// A driver object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DriverObject {
-    pub address: Address,
+    /// Absent where it is reconstructed: there is no object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<Address>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -213,7 +218,7 @@ pub fn read_driver(
         locations.note(module);
     }
     Ok(DriverObject {
-        address: Address(address),
+        address: Some(Address(address)),
         path,
         // The one read that may fail quietly: a name is an ornament here.
         name: target
@@ -396,6 +401,7 @@ pub(crate) fn read_chain(target: &dyn Target, first: u64, max: usize, halt: &Hal
         status: if stopped.is_some() { SectionState::Partial } else { SectionState::Ok },
         device_count: addresses.len() as u64,
         addresses,
+        names: Vec::new(),
         stopped,
     }
 }
@@ -403,7 +409,7 @@ pub(crate) fn read_chain(target: &dyn Target, first: u64, max: usize, halt: &Hal
 /// The text half.
 #[must_use]
 pub fn render_driver(driver: &DriverObject) -> String {
-    let mut text = format!("Driver object {}", driver.address);
+    let mut text = format!("Driver object {}", driver.address.unwrap_or_default());
     for part in [&driver.path, &driver.name].into_iter().flatten() {
         text.push_str(&format!(" {part}"));
     }
@@ -456,7 +462,8 @@ pub fn render_driver(driver: &DriverObject) -> String {
         text.push_str(&format!("\n{at} ({}): {}", kind_word(kind), majors.join(" ")));
     }
     if let Some(devices) = &driver.devices {
-        let list: Vec<String> = devices.addresses.iter().map(ToString::to_string).collect();
+        let list: Vec<String> =
+            devices.addresses.iter().map(ToString::to_string).chain(devices.names.iter().cloned()).collect();
         text.push_str(&format!("\n{} devices: {}", devices.device_count, list.join(" ")));
         if let Some(stopped) = devices.stopped {
             text.push_str(&format!(" (the walk ended early: {stopped:?})").to_lowercase());

@@ -7,6 +7,7 @@ use target::{
 use crate::device::{DeviceObject, read_device};
 use crate::driver::{DriverObject, read_driver};
 use crate::irp::{IrpStack, read_irp};
+use crate::offline::{Offline, is_offline};
 use crate::operand;
 
 /// The driver object an operand means, on a target with one.
@@ -19,6 +20,9 @@ pub fn find_driver(
     max_devices: Option<usize>,
     halt: &Halt,
 ) -> Result<DriverObject> {
+    if is_offline(target) {
+        return Ok(Offline::of(target, halt)?.driver(target, max_devices.is_some()));
+    }
     let (address, found) = operand::resolve(target, text, &["\\Driver", "\\FileSystem"], halt)?;
     read_driver(target, address, found.map(|found| found.path), max_devices, halt)
 }
@@ -28,6 +32,9 @@ pub fn find_driver(
 /// # Errors
 /// As [`read_device`], and what the namespace says of a path.
 pub fn find_device(target: &dyn Target, text: &str, stack: bool, halt: &Halt) -> Result<DeviceObject> {
+    if is_offline(target) {
+        return Offline::of(target, halt)?.describe_device(text);
+    }
     let (address, found) = operand::resolve(target, text, &["\\Device", "\\GLOBAL??"], halt)?;
     let mut device = read_device(target, address, stack, halt)?;
     if let Some(found) = found {

@@ -15,6 +15,7 @@ mod layout;
 mod locations;
 mod names;
 mod namespace;
+mod offline;
 mod operand;
 pub mod rights;
 mod sddl;
@@ -44,6 +45,7 @@ pub use layout::{
 pub use locations::Locations;
 pub use names::{major_name, minor_name};
 pub use namespace::{Found, LinkTarget, Namespace, ObjectName, global_path, same_path};
+pub use offline::{Offline, is_offline};
 pub use sddl::{SddlError, parse_sddl};
 pub use security::{
     AbsenceKind, DeviceLink, DeviceSecurity, LinkSearch, SecurityAbsent, SecurityRequest, device_security,

@@ -10,6 +10,7 @@ use crate::descriptor::{DaclState, Descriptor};
 use crate::device::{DeviceObject, DriverRef};
 use crate::find::find_device;
 use crate::namespace::{LinkTarget, Namespace, same_path};
+use crate::offline::{Offline, is_offline};
 
 /// Why there is no descriptor. The two are opposite answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -128,12 +129,15 @@ pub fn device_security(
     request: &SecurityRequest<'_>,
     halt: &Halt,
 ) -> Result<DeviceSecurity> {
+    if is_offline(target) {
+        return Offline::of(target, halt)?.security(request);
+    }
     let device = find_device(target, request.device, false, halt)?;
     let (security, security_absent) = descriptor_of(target, &device);
     let mut out = DeviceSecurity {
-        device: device.path.clone().unwrap_or_else(|| device.address.to_string()),
+        device: device.path.clone().or_else(|| device.address.map(|at| at.to_string())).unwrap_or_default(),
         followed_links: device.followed_links.clone(),
-        address: Some(device.address),
+        address: device.address,
         driver: Some(device.driver.clone()),
         device_type: device.device_type,
         characteristics: device.characteristics,
@@ -172,7 +176,7 @@ fn search_links(
     let namespace = Namespace::new(target)?;
     let path = match &device.path {
         Some(path) => path.clone(),
-        None => match namespace.name_of(device.address.0)? {
+        None => match namespace.name_of(device.address.unwrap_or_default().0)? {
             Some(name) if name.exact() => format!("\\Device\\{}", name.text()),
             _ => {
                 out.link_search = LinkSearch::Complete;

@@ -48,7 +48,7 @@ fn the_driver_of_the_fixture() {
 fn the_request_of_the_fixture() {
     let target = fixture();
     let halt = Halt::unbounded();
-    let device = find_device(target.as_ref(), "FaultDrv", false, &halt).unwrap().address.0;
+    let device = find_device(target.as_ref(), "FaultDrv", false, &halt).unwrap().address.unwrap().0;
     let irp = (device..device + 0x2000)
         .step_by(16)
         .find(|at| find_irp(target.as_ref(), Some(&format!("{at:#x}")), &halt).is_ok_and(|irp| irp.type_ok))
