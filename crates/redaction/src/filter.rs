@@ -9,8 +9,9 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use crate::counts::Counts;
+use crate::hints;
 use crate::rules::{self, BadRules, Matcher, Rule};
-use crate::sets::{self, BUILTINS};
+use crate::sets::BUILTINS;
 
 /// Distinct values that are told apart; those beyond share the number 0.
 const NUMBERED: usize = 1 << 20;
@@ -103,13 +104,12 @@ impl Filter {
     /// Matches in order, disjoint: what overlaps is one, named by its longest part.
     pub(crate) fn find(&self, text: &str) -> Vec<(Range<usize>, usize)> {
         let mut found: Vec<(Range<usize>, usize)> = Vec::new();
-        let classes = sets::classes(text);
+        let hints = hints::hints(text);
         for (index, rule) in self.rules.iter().enumerate() {
             match &rule.matcher {
                 Matcher::Set(at) => {
-                    let set = &BUILTINS[*at];
-                    if classes & set.needs != 0 && text.len() >= set.shortest {
-                        set.find(text, |range| found.push((range, index)));
+                    if hints & (1 << at) != 0 {
+                        BUILTINS[*at].find(text, |range| found.push((range, index)));
                     }
                 }
                 Matcher::Pattern(custom) if custom.group == 0 => {

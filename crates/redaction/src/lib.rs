@@ -21,6 +21,7 @@
 mod bytes;
 mod counts;
 mod filter;
+mod hints;
 mod pairs;
 mod redactor;
 mod rules;

@@ -101,7 +101,8 @@ pub(crate) struct Node {
     pub(crate) leaf: Leaf,
     /// Its type has strings at all.
     strings: bool,
-    fields: HashMap<String, usize>,
+    /// In the order they are written in, nearly always.
+    fields: Vec<(String, usize)>,
     /// Members no property names.
     other: usize,
     items: usize,
@@ -109,7 +110,7 @@ pub(crate) struct Node {
 
 impl Node {
     fn unknown() -> Self {
-        Self { leaf: Leaf::Text, strings: true, fields: HashMap::new(), other: UNTYPED, items: UNTYPED }
+        Self { leaf: Leaf::Text, strings: true, fields: Vec::new(), other: UNTYPED, items: UNTYPED }
     }
 }
 
@@ -149,8 +150,16 @@ impl Shape {
         Self { nodes: building.nodes }
     }
 
-    pub(crate) fn field(&self, at: usize, name: &str) -> usize {
-        self.nodes[at].fields.get(name).copied().unwrap_or(self.nodes[at].other)
+    /// The node of a member. `from` is where to look first: behind the member before it.
+    pub(crate) fn field(&self, at: usize, name: &str, from: &mut usize) -> usize {
+        let node = &self.nodes[at];
+        let (before, behind) = node.fields.split_at((*from).min(node.fields.len()));
+        let place = behind.iter().position(|(known, _)| known == name).map(|place| place + before.len());
+        let Some(place) = place.or_else(|| before.iter().position(|(known, _)| known == name)) else {
+            return node.other;
+        };
+        *from = place + 1;
+        node.fields[place].1
     }
 
     pub(crate) fn items(&self, at: usize) -> usize {
@@ -160,7 +169,8 @@ impl Shape {
     /// What a string is at `at`, in the field `name`.
     pub(crate) fn leaf(&self, at: usize, name: &str) -> Leaf {
         match self.nodes[at].leaf {
-            Leaf::Text if by_name(name) => Leaf::Verbatim,
+            // Typed fields know it already.
+            Leaf::Text if at == UNTYPED && by_name(name) => Leaf::Verbatim,
             leaf => leaf,
         }
     }
@@ -272,10 +282,12 @@ impl<'a> Building<'a> {
             other.extend(branch.get("additionalProperties").filter(|schema| schema.is_object()));
         }
         let kind = leaf(branches);
-        (self.nodes[at].leaf, self.nodes[at].strings) = (kind.unwrap_or(Leaf::Text), kind.is_some());
+        let known = |kind| if kind == Leaf::Text && by_name(name) { Leaf::Verbatim } else { kind };
+        self.nodes[at].leaf = known(kind.unwrap_or(Leaf::Text));
+        self.nodes[at].strings = kind.is_some();
         for (name, schemas) in named {
             let inner = self.node(name, &schemas, depth + 1);
-            self.nodes[at].fields.insert(name.clone(), inner);
+            self.nodes[at].fields.push((name.clone(), inner));
         }
         // Items and members of a map have the meaning of the field that holds them.
         self.nodes[at].items = self.node(name, &items, depth + 1);

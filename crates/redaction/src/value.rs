@@ -19,8 +19,13 @@ impl Pass<'_> {
     /// Filters the members of an object at `at`.
     pub(crate) fn object(&mut self, members: &mut Map<String, Value>, at: usize) {
         let mut blanked = Vec::new();
+        let mut from = 0;
         for (name, value) in members.iter_mut() {
-            self.value(value, self.shape.field(at, name), name, &mut blanked);
+            if matches!(value, Value::Number(_) | Value::Bool(_) | Value::Null) {
+                continue;
+            }
+            let inner = self.shape.field(at, name, &mut from);
+            self.value(value, inner, name, &mut blanked);
         }
         if !blanked.is_empty() {
             members.insert("redacted".to_owned(), Value::Array(blanked));

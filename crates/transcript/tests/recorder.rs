@@ -96,8 +96,7 @@ fn a_secret_is_in_no_field_and_facts_survive() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t");
     let recorder = Recorder::open(Settings { max_field: 0, ..Settings::at(&path) }, start()).unwrap();
-    let args =
-        json!({ "connection": "net:port=50000,key=a1.b2.c3.d4.e5", "password": "open-sesame-1", "path": "x" });
+    let args = json!({ "connection": "net:port=50000,key=a1.b2.c3.d4.e5", "password": "open-sesame-1", "path": "x" });
     redaction::learn_arguments(args.as_object().unwrap());
     let request = Event::ToolRequest {
         request: 1,
@@ -227,6 +226,6 @@ proptest::proptest! {
             proptest::prop_assert!(frame[0].as_f64().unwrap() >= last);
             last = frame[0].as_f64().unwrap();
         }
-        transcript::render::html(&reading, None);
+        let _ = transcript::render::html(&reading, None);
     }
 }

@@ -79,11 +79,15 @@ fn options_are_in_the_header() {
 #[test]
 fn the_page_runs_nothing_and_loads_nothing() {
     let (page, report) = html(&reading(), None);
-    for word in ["<script", "javascript:", "http:", "https:", "src=", "href=", "<b>", "\u{1b}", "\u{202e}", "url("] {
+    for word in
+        ["<script", "javascript:", "http:", "https:", "src=", "href=", "<b>", "\u{1b}", "\u{202e}", "url("]
+    {
         assert!(!page.contains(word), "{word} in the page");
     }
     assert!(page.contains("content=\"default-src 'none'; style-src 'sha256-"), "a strict policy");
-    assert!(page.contains("^[]52;c;aGFjaw==^G not in the dump&lt;U+2028&gt;&lt;U+202E&gt;&lt;b&gt;&amp;amp;"));
+    assert!(
+        page.contains("^[]52;c;aGFjaw==^G not in the dump&lt;U+2028&gt;&lt;U+202E&gt;&lt;b&gt;&amp;amp;")
+    );
     assert!(page.contains("<title>dump /dumps/a.dmp</title>"));
     assert_eq!((report.records, report.runs), (20, 2));
     let hostile = html(&reading(), Some("</title><script>alert(1)</script>")).0;
@@ -101,7 +105,8 @@ fn rotated_parts_come_in_any_order() {
     let one = cast(&Reading::of(&[old.clone(), new.clone()]).unwrap(), &CastOptions::default());
     let other = cast(&Reading::of(&[new, old]).unwrap(), &CastOptions::default());
     assert_eq!(frames(&one.0).len(), frames(&other.0).len());
-    let first_run = |text: &str| frames(text).into_iter().take(16).map(|(_, frame)| frame).collect::<Vec<_>>();
+    let first_run =
+        |text: &str| frames(text).into_iter().take(16).map(|(_, frame)| frame).collect::<Vec<_>>();
     assert_eq!(first_run(&one.0), first_run(&other.0));
 }
 

@@ -158,8 +158,9 @@ fn tools(page: &mut Page, reading: &Reading) {
     rows.sort_by_key(|row| std::cmp::Reverse(row.1));
     put!(
         page,
-        "<table>\n<tr><th>Tool</th><th class=\"n\">Calls</th><th class=\"n\">Failed</th><th class=\"n\">Together</th><th \
-         class=\"n\">Longest</th></tr>\n"
+        "<details class=\"tools\"><summary>{} tools were called</summary>\n<table>\n<tr><th>Tool</th><th class=\"n\">Calls</th><th class=\"n\">Failed</th><th class=\"n\">Together</th><th \
+         class=\"n\">Longest</th></tr>\n",
+        rows.len()
     );
     for (tool, calls, failed, together, longest) in rows {
         put!(
@@ -169,7 +170,7 @@ fn tools(page: &mut Page, reading: &Reading) {
             escaped(tool)
         );
     }
-    put!(page, "</table>\n");
+    put!(page, "</table></details>\n");
 }
 
 fn duration(seconds: f64) -> String {
@@ -248,18 +249,20 @@ fn call(page: &mut Page, tool: &str, args: Option<&Value>, session: Option<&str>
     let line = shown.map(|args| one_line(&args.to_string(), 300)).unwrap_or_default();
     put!(
         page,
-        "<details class=\"call{class}\"><summary><span class=\"head\"><span class=\"tool\">{}</span><span \
+        "<details class=\"call{class}\"><summary><div class=\"what\"><span class=\"head\"><span class=\"tool\">{}</span><span \
          class=\"args\">{}</span><span class=\"took\">{}</span></span>",
         escaped(&one_line(tool, 80)),
         escaped(&line),
         escaped(&took)
     );
-    if let Some(gist) = text.and_then(|text| text.text.lines().find(|line| !line.trim().is_empty())) {
+    // Tables are fenced; their head is more of a gist than the fence.
+    let tells = |line: &&str| !line.trim().is_empty() && !line.starts_with("```");
+    if let Some(gist) = text.and_then(|text| text.text.lines().find(tells)) {
         put!(page, "<div class=\"gist\">{}</div>", escaped(&one_line(gist, 200)));
     }
-    put!(page, "</summary><div class=\"body\">");
+    put!(page, "</div></summary><div class=\"body\">");
     if let Some(session) = routed.or(session) {
-        put!(page, "<h3>Session</h3><pre>{}</pre>", escaped(session));
+        put!(page, "<p class=\"note\">In session {}</p>", escaped(session));
     }
     if let Some(args) = shown {
         put!(page, "<h3>Arguments</h3><pre>{}</pre>", escaped(&pretty(args)));
