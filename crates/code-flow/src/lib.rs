@@ -20,11 +20,13 @@ pub mod references;
 pub mod regions;
 pub mod sinks;
 pub mod spans;
+pub mod spread;
 pub mod starts;
 mod structural;
 pub mod symbols;
 pub mod vocabulary;
 mod walk;
+pub mod wdf;
 
 pub use blocks::{Block, Blocks, Edge};
 pub use cache::IndexCache;
@@ -42,6 +44,7 @@ pub use references::{
 };
 pub use regions::{Region, Regions, Scope};
 pub use sinks::{SINK_LIST_VERSION, SinkKind, sink_kind};
+pub use spread::{Spread, spread};
 pub use starts::KnownStarts;
 pub use structural::Structural;
 pub use symbols::{Names, NoNames};

@@ -15,6 +15,23 @@ pub enum Privilege {
     Other,
 }
 
+impl Privilege {
+    /// The snake_case word for results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PortIo => "port_io",
+            Self::ModelSpecificRegister => "model_specific_register",
+            Self::ControlRegister => "control_register",
+            Self::DescriptorTable => "descriptor_table",
+            Self::InterruptFlag => "interrupt_flag",
+            Self::CacheOrTlb => "cache_or_tlb",
+            Self::Virtualization => "virtualization",
+            Self::Other => "other",
+        }
+    }
+}
+
 /// Whether an instruction is privileged comes from its encoding's own property (iced's
 /// `is_privileged`: every CPL 0 and IOPL instruction; `vmcall` and its like from user mode too);
 /// only the kind is told by name, with `Other` for the rest.
