@@ -184,7 +184,8 @@ impl Subject for Script {
 
 /// The nearest word, well enough for a test.
 pub(crate) fn nearest<'a>(word: &str, words: &[&'a str]) -> Option<&'a str> {
-    words.iter().copied().find(|known| known.starts_with(&word[..word.len().min(2)]))
+    let head: String = word.chars().take(2).collect();
+    words.iter().copied().find(|known| known.starts_with(&head))
 }
 
 pub(crate) fn parsed(value: &Value) -> Batch {

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 pub mod calls;
 pub mod checked;
+pub mod surface;
 
 const BOUND: Duration = Duration::from_secs(60);
 
@@ -142,6 +143,14 @@ impl Client {
                 return message;
             }
             self.notifications.push(message);
+        }
+    }
+
+    /// The answer to `id`, perhaps one that came while another was waited for.
+    pub fn answer_kept(&mut self, id: u64) -> Value {
+        match self.notifications.iter().position(|message| message["id"] == id) {
+            Some(at) => self.notifications.remove(at),
+            None => self.answer(id),
         }
     }
 
