@@ -5,10 +5,12 @@ import json
 import os
 import pathlib
 import signal
+import sys
 
 import jsonschema
 import pytest
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
+from mcp.types import PromptReference
 
 pytestmark = pytest.mark.anyio
 
@@ -147,9 +149,36 @@ async def test_the_list_is_the_same_bytes_twice(binary):
     assert pages[0] == pages[1]
 
 
-async def test_a_planted_wrong_result_is_rejected(binary):
-    """The validator above is not a rubber stamp."""
-    async with connect(binary, "auto") as client:
-        schema = {t.name: t for t in (await client.list_tools()).tools}["registers"].output_schema
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({"status": "ok", "registers": "none"}, schema)
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_planted_wrong_result_is_rejected(binary, user_dump, mode):
+    """Neither the validator above nor the client's own is a rubber stamp."""
+    liar = str(pathlib.Path(__file__).with_name("liar.py"))
+    parameters = StdioServerParameters(
+        command=sys.executable, args=[liar, "registers", binary], env={"PATH": os.environ["PATH"]}
+    )
+    async with Client(stdio_client(parameters), mode=mode) as client:
+        tools = {t.name: t for t in (await client.list_tools()).tools}
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({"status": "ok", "registers": "none"}, tools["registers"].output_schema)
+        await open_dump(client, tools, user_dump)
+        with pytest.raises(Exception, match="(?i)schema|structured|output|valid"):
+            await client.call_tool("registers", {})
+
+
+async def test_prompts_resources_and_completions(binary, user_dump):
+    folder = os.path.dirname(user_dump)
+    parameters = StdioServerParameters(
+        command=binary, args=["--dump-dir", folder], env={"PATH": os.environ["PATH"]}
+    )
+    async with Client(stdio_client(parameters)) as client:
+        assert "triage-dump" in {prompt.name for prompt in (await client.list_prompts()).prompts}
+        prompt = await client.get_prompt("triage-dump", {"path": user_dump})
+        assert "open_dump" in prompt.messages[0].content.text
+        assert "windbg://sessions" in {str(row.uri) for row in (await client.list_resources()).resources}
+        page = await client.read_resource("windbg://docs/surface")
+        assert page.contents[0].text.startswith("# ")
+        found = await client.complete(
+            PromptReference(type="ref/prompt", name="triage-dump"),
+            {"name": "path", "value": user_dump[:-2]},
+        )
+        assert found.completion.values == [user_dump]

@@ -56,8 +56,7 @@ fn admit(target: &dyn Target, params: &ExceptionParams) -> Result<StoredEvent> {
     if kind.is_kernel() {
         return Err(TargetError::unsupported(
             "wrong_target_kind",
-            "exception_triage reads user-mode exceptions and this is a kernel session (a kernel crash dump stores \
-             no exception event); use crash_triage",
+            "this is a kernel session, and a kernel crash dump stores no exception event: triage its bug check",
         ));
     }
     target.stored_event()?.ok_or_else(|| {

@@ -68,7 +68,7 @@ fn admit(target: &dyn Target, params: &CrashParams) -> Result<BugCheck> {
     if !kind.is_kernel() {
         return Err(TargetError::unsupported(
             "wrong_target_kind",
-            "crash_triage reads kernel bug checks and this is a user-mode session; use exception_triage",
+            "this is a user-mode session, so there is no bug check: triage its exception",
         ));
     }
     admit_analyzer(target, params)?;

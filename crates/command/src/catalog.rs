@@ -98,7 +98,7 @@ const CHANGING: [(&str, &str); 30] = [
 
 /// What comes near a command that is not served.
 const NEAR: [(&str, &str); 30] = [
-    ("!analyze", "the tool exception_triage, for a kernel dump crash_triage"),
+    ("!analyze", "the triage tools"),
     ("!teb", "dt ntdll!_TEB @$teb"),
     ("!peb", "dt ntdll!_PEB @$peb"),
     ("!vprot", "!address"),

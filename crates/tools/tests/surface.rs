@@ -152,6 +152,12 @@ fn output_schemas_hold_constraints_only_and_their_references_resolve() {
             continue;
         };
         assert_eq!(schema["type"], "object");
+        // Names of the envelope's own; a payload field would be lost behind them.
+        let required = schema["oneOf"][0]["required"].as_array().unwrap();
+        assert_eq!(required.iter().filter(|name| *name == "status").count(), 1, "{}", entry.name);
+        for own in ["error", "next", "interrupted", "redactions", "secrets_masked"] {
+            assert!(schema["oneOf"][0]["properties"].get(own).is_none(), "{own} of {}", entry.name);
+        }
         let mut found = Vec::new();
         schemas(schema, &mut found);
         for map in found {

@@ -72,9 +72,10 @@ impl WorkerTool for CrashTriageTool {
         if !job.target.facts().kind.is_kernel() {
             return Err(ToolError::new(
                 Category::Unsupported,
-                "this is no kernel target, so there is no bug check; user-mode faults are exception_triage's",
+                "this is no kernel target, so there is no bug check",
             )
             .because("wrong_target_kind")
+            .when_served(&["exception_triage"], "user-mode faults are exception_triage's")
             .then(&["exception_triage"]));
         }
         if matches!(params.analyzer, Some(Analyzer::Ext | Analyzer::Both)) {

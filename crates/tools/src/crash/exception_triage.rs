@@ -52,9 +52,10 @@ impl WorkerTool for ExceptionTriageTool {
         if job.target.facts().kind.is_kernel() {
             return Err(ToolError::new(
                 Category::Unsupported,
-                "this is a kernel target: its crash is a bug check and crash_triage's",
+                "this is a kernel target: its crash is a bug check",
             )
             .because("wrong_target_kind")
+            .when_served(&["crash_triage"], "bug checks are crash_triage's")
             .then(&["crash_triage"]));
         }
         if job.target.facts().kind == TargetKind::Image {

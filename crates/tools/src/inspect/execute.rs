@@ -80,11 +80,20 @@ impl WorkerTool for Execute {
                 (printed.text, printed.cut_short)
             }
             None => {
-                let printed = job.commands.execute(job.target, &params.command, job.halt)?;
+                let printed = job
+                    .commands
+                    .execute(job.target, &params.command, job.halt)
+                    .map_err(|error| refused(error, &params.command))?;
                 (printed.text, printed.cut_short)
             }
         };
         let (text, omitted) = clip(text, OUTPUT_LIMIT);
         Ok(Output { text, cut_short, omitted })
     }
+}
+
+/// What a typed tool answers better than the command that is not served.
+fn refused(error: target::TargetError, command: &str) -> ToolError {
+    let error = ToolError::from(error);
+    if command.contains("!analyze") { error.then(&["exception_triage", "crash_triage"]) } else { error }
 }

@@ -56,6 +56,10 @@ impl Tool for AttachProcess {
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
+    fn next(_: &Opened) -> &'static [&'static str] {
+        &["set_breakpoint", "go", "continue_async"]
+    }
+
     fn render(output: &Opened, _: &Surface) -> String {
         output.text()
     }

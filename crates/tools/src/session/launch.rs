@@ -59,13 +59,10 @@ impl Tool for Launch {
     const NAME: &'static str = "launch";
     const TITLE: &'static str = "Launch a program";
     const HINTS: Hints = Hints::OPEN;
-    const PROSE: &'static [Fragment] = &[
-        Fragment::Fixed(
-            "Starts a Windows program in a new session, stopped before its own code. It ends with the session. Its \
+    const PROSE: &'static [Fragment] = &[Fragment::Fixed(
+        "Starts a Windows program in a new session, stopped before its own code. It ends with the session. Its \
              console is its own and not seen.",
-        ),
-        Fragment::If { needs: &["set_breakpoint", "go"], text: "Next: set_breakpoint, go." },
-    ];
+    )];
     type Params = Params;
     type Output = Opened;
 
@@ -91,6 +88,10 @@ impl Tool for Launch {
         }
         problems.extend(Paths::problems(params.symbol_path.as_deref(), params.image_path.as_deref()));
         if problems.is_empty() { Ok(()) } else { Err(problems) }
+    }
+
+    fn next(_: &Opened) -> &'static [&'static str] {
+        &["set_breakpoint", "go", "continue_async"]
     }
 
     fn render(output: &Opened, _: &Surface) -> String {

@@ -40,16 +40,10 @@ impl Tool for OpenDump {
     const NAME: &'static str = "open_dump";
     const TITLE: &'static str = "Open a dump or image";
     const HINTS: Hints = Hints::OPEN;
-    const PROSE: &'static [Fragment] = &[
-        Fragment::Fixed(
-            "Opens a user or kernel crash dump, or a bare image (.exe, .dll, .sys), plain or inside a CAB, zip, \
+    const PROSE: &'static [Fragment] = &[Fragment::Fixed(
+        "Opens a user or kernel crash dump, or a bare image (.exe, .dll, .sys), plain or inside a CAB, zip, \
              xz or gz, as a new session that becomes the current one. End it with end_session.",
-        ),
-        Fragment::If {
-            needs: &["crash_triage", "exception_triage"],
-            text: "Next: crash_triage for a kernel dump, exception_triage for a user dump.",
-        },
-    ];
+    )];
     type Params = Params;
     type Output = Opened;
 
@@ -66,6 +60,10 @@ impl Tool for OpenDump {
             problems.push(format!("image_base: {error}"));
         }
         if problems.is_empty() { Ok(()) } else { Err(problems) }
+    }
+
+    fn next(output: &Opened) -> &'static [&'static str] {
+        output.next()
     }
 
     fn render(output: &Opened, _: &Surface) -> String {

@@ -31,6 +31,17 @@ impl Opened {
         }
     }
 
+    /// What to look at first.
+    pub(super) fn next(&self) -> &'static [&'static str] {
+        match (self.kind.as_str(), self.summary.kernel_mode) {
+            ("dump", Some(true)) => &["crash_triage"],
+            ("dump", Some(false)) if self.summary.exception.is_some() => &["exception_triage"],
+            ("dump", Some(false)) => &["threads", "backtrace"],
+            ("image", _) => &["modules", "disassemble"],
+            _ => &[],
+        }
+    }
+
     pub(super) fn text(&self) -> String {
         let mut text = format!(
             "Session {} ({}) on {}, served by the {} engine: {}.",
