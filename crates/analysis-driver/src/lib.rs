@@ -11,6 +11,7 @@ mod driver;
 mod failure;
 mod find;
 mod irp;
+mod join;
 mod layout;
 mod locations;
 mod names;
@@ -39,6 +40,7 @@ pub use find::{find_device, find_driver, find_irp};
 pub use irp::{
     IrpStack, Parameters, RequestBuffer, RequestorMode, StackLocation, StatusValue, read_irp, render_irp,
 };
+pub use join::{Join, JoinBounds, JoinRow, ReachedPrivileged, ReachedSink, join};
 pub use layout::{
     DeviceLayout, DriverLayout, IrpLayout, LayoutSource, NoTypeInformation, StackLocationLayout,
 };
