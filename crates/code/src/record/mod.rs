@@ -94,6 +94,38 @@ pub enum Condition {
 }
 
 impl Condition {
+    /// In words, as results carry it: `above_or_equal`, `bit_3_clear`.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::Equal => "equal",
+            Self::NotEqual => "not_equal",
+            Self::Below => "below",
+            Self::AboveOrEqual => "above_or_equal",
+            Self::Above => "above",
+            Self::BelowOrEqual => "below_or_equal",
+            Self::Less => "less",
+            Self::GreaterOrEqual => "greater_or_equal",
+            Self::Greater => "greater",
+            Self::LessOrEqual => "less_or_equal",
+            Self::Sign => "negative",
+            Self::NotSign => "not_negative",
+            Self::Overflow => "overflow",
+            Self::NotOverflow => "no_overflow",
+            Self::Parity => "parity_even",
+            Self::NotParity => "parity_odd",
+            Self::Always => "always",
+            Self::Zero(_) => "zero",
+            Self::NotZero(_) => "not_zero",
+            Self::BitClear(_, bit) => return format!("bit_{bit}_clear"),
+            Self::BitSet(_, bit) => return format!("bit_{bit}_set"),
+            Self::Counter(_, None) => "counter_not_zero",
+            Self::Counter(_, Some(true)) => "counter_not_zero_and_equal",
+            Self::Counter(_, Some(false)) => "counter_not_zero_and_not_equal",
+        }
+        .to_owned()
+    }
+
     /// The condition under which the other edge is taken. `None` for `Counter`, whose complement
     /// is no single condition, and for `Always`.
     #[must_use]

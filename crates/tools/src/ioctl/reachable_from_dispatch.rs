@@ -383,7 +383,7 @@ fn predicate(listing: &code_flow::Listing, step: &Step) -> Option<Predicate> {
     let text = listing.instructions.get(&compared.at)?.text();
     let condition = step.condition?;
     let holds = if step.taken { condition } else { condition.negated()? };
-    let op = format!("{holds:?}").to_lowercase();
+    let op = holds.name();
     let field = if compared.left.memory().is_some() { Field::Memory } else { Field::Register };
     let number = compared.value.map(Rva);
     Some(Predicate {
