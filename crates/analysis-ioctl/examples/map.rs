@@ -57,7 +57,10 @@ fn main() {
             }
             println!("     {:?}", row.evidence);
         }
-        println!("{:?}\nunresolved {:?}\nuntracked {:?}\ndisputed {:?}", map.tables, map.unresolved, map.untracked, map.disputed);
+        println!(
+            "{:?}\nunresolved {:?}\nuntracked {:?}\ndisputed {:?}",
+            map.tables, map.unresolved, map.untracked, map.disputed
+        );
         println!("{:?}", start.elapsed());
     }
 }

@@ -104,6 +104,8 @@ pub struct Site {
     pub fate: Fate,
     /// Entry of the function it is in.
     pub function: u64,
+    /// Its codes are cases; else it is a long range, told as patterns only.
+    pub listed: bool,
 }
 
 /// The codes no site takes.
@@ -154,8 +156,6 @@ pub struct Analysis<'p, 'a> {
     pub halt: &'p Halt,
     pub found: Findings,
     blocks: usize,
-    /// Indirect transfers and lost tests with the codes that reach them, judged at the end.
-    doubtful: Vec<(u64, Option<&'static str>, Set)>,
 }
 
 /// Analyses one entry.
@@ -164,8 +164,7 @@ pub fn analyse(pass: &mut Pass<'_>, question: Question, halt: &Halt) -> Findings
     pass.framework = question.framework;
     pass.major = question.major;
     let entry = entry_state(pass, question.convention);
-    let mut analysis =
-        Analysis { pass, question, halt, found: Findings::default(), blocks: 0, doubtful: Vec::new() };
+    let mut analysis = Analysis { pass, question, halt, found: Findings::default(), blocks: 0 };
     analysis.function(question.entry, &entry, &[], &mut Vec::new());
     analysis.finish()
 }
@@ -262,8 +261,7 @@ impl Analysis<'_, '_> {
         } else if record.calls.iter().any(|call| self.carries_request(call.callee, &call.state)) {
             for call in &record.calls {
                 if self.carries_request(call.callee, &call.state) {
-                    let codes = call.state.values(Variable::CODE, &mut self.pass.solver);
-                    self.doubtful.push((call.site, None, codes));
+                    self.found.untracked.insert(call.site);
                 }
             }
         }
@@ -327,13 +325,12 @@ impl Analysis<'_, '_> {
             if !self.carries_request(call.callee, &call.state) {
                 continue;
             }
-            let codes = call.state.values(Variable::CODE, &mut self.pass.solver);
             if chain.contains(&call.callee) {
                 continue;
             }
             if via.len() >= MAX_DEPTH {
                 self.found.caps.insert("depth");
-                self.doubtful.push((call.site, None, codes));
+                self.found.untracked.insert(call.site);
                 continue;
             }
             let mut inner = call.state.clone();
@@ -359,35 +356,46 @@ impl Analysis<'_, '_> {
             self.found.default = None;
             self.found.tables.clear();
         }
-        let mut reported = Set::EMPTY;
-        for site in self.found.sites.iter().filter(|s| s.proved) {
-            reported = self.pass.solver.sets.or(reported, site.values);
-        }
-        for (site, why, codes) in std::mem::take(&mut self.doubtful) {
-            if self.pass.solver.sets.is_subset(codes, reported) {
-                continue;
-            }
-            match why {
-                Some(why) => {
-                    self.found.unresolved.insert(site, why);
-                }
-                None => {
-                    self.found.untracked.insert(site);
-                }
-            }
-        }
         self.found
     }
 
     fn collect(&mut self, flow: &Flow, record: &Record, via: &[u64]) {
+        let first = self.found.sites.len();
+        sites::collect(self, flow, record, via);
         for (site, why, codes) in &record.unresolved {
-            self.doubtful.push((*site, Some(why), *codes));
-        }
-        for branch in record.branches.values() {
-            if branch.facts.iter().any(|fact| fact.outcome == Outcome::Lost) {
-                self.doubtful.push((branch.site, None, branch.codes));
+            if !self.told_apart(flow, *site, *codes, first) {
+                self.found.unresolved.insert(*site, why);
             }
         }
-        sites::collect(self, flow, record, via);
+        for branch in record.branches.values() {
+            let lost = branch.facts.iter().any(|fact| fact.outcome == Outcome::Lost);
+            if lost && !self.told_apart(flow, branch.site, branch.codes, first) {
+                self.found.untracked.insert(branch.site);
+            }
+        }
+    }
+
+    /// Whether every code that gets to `site` was listed on the way there, so that what happens at
+    /// `site` adds none. Sites of this function are those from `first` on.
+    fn told_apart(&mut self, flow: &Flow, site: u64, codes: Set, first: usize) -> bool {
+        if self.pass.solver.sets.count(codes) > FINITE {
+            return false;
+        }
+        let Some(block) = flow.blocks.containing(site) else { return false };
+        let mut before = BTreeSet::new();
+        let mut stack = vec![block];
+        while let Some(at) = stack.pop() {
+            if before.insert(at) {
+                stack.extend(&flow.blocks.blocks[at].predecessors);
+            }
+        }
+        let mut listed = Set::EMPTY;
+        for site in self.found.sites.iter().skip(first).filter(|s| s.proved && s.listed) {
+            let lands = flow.blocks.starting_at(site.lands);
+            if lands.is_some_and(|lands| before.contains(&lands)) {
+                listed = self.pass.solver.sets.or(listed, site.values);
+            }
+        }
+        self.pass.solver.sets.is_subset(codes, listed)
     }
 }

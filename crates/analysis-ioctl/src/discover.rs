@@ -74,8 +74,11 @@ fn installed(pass: &Pass<'_>, image: &CodeImage<'_>) -> Installed {
     let mut out = Installed::default();
     let pointer = i64::from(pass.layout.pointer);
     for &(offset, value) in &pass.installed {
-        let index = (offset - pass.layout.major_functions).checked_div(pointer).and_then(|i| u8::try_from(i).ok());
-        if let Some(index) = index.filter(|_| offset >= pass.layout.major_functions && image.is_executable(value)) {
+        let index =
+            (offset - pass.layout.major_functions).checked_div(pointer).and_then(|i| u8::try_from(i).ok());
+        if let Some(index) =
+            index.filter(|_| offset >= pass.layout.major_functions && image.is_executable(value))
+        {
             out.majors.push((index, value));
             if DEVICE_CONTROL.contains(&index) {
                 out.entries.push(EntryPoint { address: value, convention: Convention::Wdm, major: index });
@@ -85,7 +88,11 @@ fn installed(pass: &Pass<'_>, image: &CodeImage<'_>) -> Installed {
             let slot = value.wrapping_add(pass.layout.fast_io_device_control);
             let routine = image.value(slot, usize::from(pass.layout.pointer)).unwrap_or(0);
             if image.is_executable(routine) {
-                out.entries.push(EntryPoint { address: routine, convention: Convention::FastIo, major: 0x0e });
+                out.entries.push(EntryPoint {
+                    address: routine,
+                    convention: Convention::FastIo,
+                    major: 0x0e,
+                });
             }
         }
     }
@@ -112,10 +119,22 @@ impl Callees {
 }
 
 impl crate::flow::Visitor for Callees {
-    fn call(&mut self, pass: &mut Pass<'_>, _: &code::Decoded, callee: crate::semantics::Callee, state: &State) {
+    fn call(
+        &mut self,
+        pass: &mut Pass<'_>,
+        _: &code::Decoded,
+        callee: crate::semantics::Callee,
+        state: &State,
+    ) {
         self.note(pass, callee, state, false);
     }
-    fn tail(&mut self, pass: &mut Pass<'_>, _: &code::Decoded, callee: crate::semantics::Callee, state: &State) {
+    fn tail(
+        &mut self,
+        pass: &mut Pass<'_>,
+        _: &code::Decoded,
+        callee: crate::semantics::Callee,
+        state: &State,
+    ) {
         self.note(pass, callee, state, true);
     }
 }

@@ -148,10 +148,8 @@ fn conclude(pass: &mut Pass<'_>, mut fate: Fate, ends: Vec<Ended>) -> Fate {
     } else if !fate.cut && !ends.is_empty() && refusals == ends.len() {
         fate.accepted = Some(false);
     }
-    let mut statuses = ends
-        .iter()
-        .filter(|e| fate.accepted == Some(false) || e.refused == Some(false))
-        .map(|e| e.status);
+    let mut statuses =
+        ends.iter().filter(|e| fate.accepted == Some(false) || e.refused == Some(false)).map(|e| e.status);
     fate.status = statuses.next().flatten();
     if statuses.any(|status| status != fate.status) {
         fate.status = None;
@@ -198,7 +196,14 @@ struct Walk {
 }
 
 impl Walk {
-    fn end(&mut self, pass: &mut Pass<'_>, end: End, refused: Option<bool>, status: Option<u32>, state: &State) {
+    fn end(
+        &mut self,
+        pass: &mut Pass<'_>,
+        end: End,
+        refused: Option<bool>,
+        status: Option<u32>,
+        state: &State,
+    ) {
         if self.ended.is_some() {
             return;
         }
@@ -281,7 +286,8 @@ impl Visitor for Walk {
                 if let Some(truth) = fact.truth(taken, variable)
                     && let Some((op, value, exact)) = relation(pass, truth.set)
                 {
-                    self.edge_evidence.insert(landing, Evidence { field: variable, op, value, at: fact.at, exact });
+                    self.edge_evidence
+                        .insert(landing, Evidence { field: variable, op, value, at: fact.at, exact });
                 }
             }
         }
@@ -407,8 +413,11 @@ impl Pass<'_> {
                     Transfer::Return => break,
                     Transfer::Call(_) | Transfer::Jump(_) => {
                         let is_jump = matches!(instruction.transfer, Transfer::Jump(_));
-                        match instruction.transfer.target().map(|t| code_flow::callee::direct(self.image, t)) {
-                            Some(code_flow::Callee::Address(target)) if is_jump && self.image.contains(target) => {
+                        match instruction.transfer.target().map(|t| code_flow::callee::direct(self.image, t))
+                        {
+                            Some(code_flow::Callee::Address(target))
+                                if is_jump && self.image.contains(target) =>
+                            {
                                 shape.branches = true;
                                 at = target;
                                 continue;

@@ -109,16 +109,40 @@ pub enum Node {
     Symbol(Symbol),
     Variable(Variable),
     /// The low `width` bits of `a op b`, zero-extended; both operands are that wide.
-    Binary { op: Op, width: u8, a: Expr, b: Expr },
-    Unary { op: Unary, width: u8, a: Expr },
+    Binary {
+        op: Op,
+        width: u8,
+        a: Expr,
+        b: Expr,
+    },
+    Unary {
+        op: Unary,
+        width: u8,
+        a: Expr,
+    },
     /// The low `from` bits of `a`, sign-extended to `to`.
-    SignExtend { from: u8, to: u8, a: Expr },
+    SignExtend {
+        from: u8,
+        to: u8,
+        a: Expr,
+    },
     /// `size` bytes of constant memory at `a`, zero-extended.
-    Load { size: u8, a: Expr },
+    Load {
+        size: u8,
+        a: Expr,
+    },
     /// `a` where the variable is in `set`, else `b`.
-    Select { variable: Variable, set: Set, a: Expr, b: Expr },
+    Select {
+        variable: Variable,
+        set: Set,
+        a: Expr,
+        b: Expr,
+    },
     /// Only the low `bits` bits are known: those of `a`.
-    Partial { bits: u8, a: Expr },
+    Partial {
+        bits: u8,
+        a: Expr,
+    },
 }
 
 /// What is known of a node without evaluating it.
@@ -162,9 +186,7 @@ impl Exprs {
     }
 
     fn facts(&self, expr: Expr) -> Facts {
-        self.nodes
-            .get(expr.0 as usize)
-            .map_or(Facts { may: u64::MAX, size: 1, depends: None }, |n| n.1)
+        self.nodes.get(expr.0 as usize).map_or(Facts { may: u64::MAX, size: 1, depends: None }, |n| n.1)
     }
 
     /// Bits of the value that may be set.

@@ -23,7 +23,15 @@ pub trait Visitor {
     /// A call, before it is made.
     fn call(&mut self, _pass: &mut Pass<'_>, _call: &Decoded, _callee: Callee, _state: &State) {}
     /// A conditional branch in block `block`; `landings` are where its edges go.
-    fn branch(&mut self, _pass: &mut Pass<'_>, _branch: &Decoded, _block: usize, _split: &Split, _landings: (u64, u64)) {}
+    fn branch(
+        &mut self,
+        _pass: &mut Pass<'_>,
+        _branch: &Decoded,
+        _block: usize,
+        _split: &Split,
+        _landings: (u64, u64),
+    ) {
+    }
     /// An indirect jump whose targets were found.
     fn table(&mut self, _pass: &mut Pass<'_>, _jump: &Decoded, _block: usize, _dispatch: &Dispatch) {}
     /// An indirect jump whose targets were not.
@@ -120,7 +128,13 @@ impl Flow {
     }
 
     /// Runs one block; the states on its edges.
-    pub fn run(&self, pass: &mut Pass<'_>, block: usize, mut state: State, visitor: &mut dyn Visitor) -> Vec<(usize, State)> {
+    pub fn run(
+        &self,
+        pass: &mut Pass<'_>,
+        block: usize,
+        mut state: State,
+        visitor: &mut dyn Visitor,
+    ) -> Vec<(usize, State)> {
         let body = &self.blocks.blocks[block];
         let Some((last, before)) = body.instructions.split_last() else { return Vec::new() };
         for at in before {
@@ -131,7 +145,13 @@ impl Flow {
         self.leave(pass, instruction, block, state, visitor)
     }
 
-    fn pass_over(&self, pass: &mut Pass<'_>, instruction: &Decoded, state: &mut State, visitor: &mut dyn Visitor) {
+    fn pass_over(
+        &self,
+        pass: &mut Pass<'_>,
+        instruction: &Decoded,
+        state: &mut State,
+        visitor: &mut dyn Visitor,
+    ) {
         if let Transfer::Call(target) = instruction.transfer {
             if target == Some(instruction.end()) {
                 // `call $+5`: a push.
@@ -205,11 +225,21 @@ impl Flow {
     }
 
     fn falls_out(&self, instruction: &Decoded) -> bool {
-        self.listing.external_edges.iter().any(|e| e.site == instruction.address && e.target == instruction.end())
+        self.listing
+            .external_edges
+            .iter()
+            .any(|e| e.site == instruction.address && e.target == instruction.end())
     }
 
     /// Control goes to an address outside the function.
-    fn leave_for(&self, pass: &mut Pass<'_>, instruction: &Decoded, target: u64, state: &mut State, visitor: &mut dyn Visitor) {
+    fn leave_for(
+        &self,
+        pass: &mut Pass<'_>,
+        instruction: &Decoded,
+        target: u64,
+        state: &mut State,
+        visitor: &mut dyn Visitor,
+    ) {
         let target = pass.solver.exprs.constant(target);
         let callee = pass.resolve(target);
         visitor.tail(pass, instruction, callee, state);

@@ -125,7 +125,8 @@ pub fn popped(name: &str) -> Option<u32> {
     let bare = name.trim_start_matches(['_', '@']);
     if let Some((base, bytes)) = bare.split_once('@') {
         let bytes = bytes.parse::<u32>().ok()?;
-        return Some(if name.starts_with('@') { bytes.saturating_sub(8) } else { bytes }).filter(|_| !base.is_empty());
+        return Some(if name.starts_with('@') { bytes.saturating_sub(8) } else { bytes })
+            .filter(|_| !base.is_empty());
     }
     POPPED.iter().find(|(known, _)| *known == bare).map(|(_, bytes)| *bytes)
 }

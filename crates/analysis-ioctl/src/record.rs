@@ -114,23 +114,28 @@ impl Visitor for Recorder<'_> {
                     self.out.calls.push(CallRecord { site: call.address, is_jump: false, callee, state });
                 }
             }
-            Callee::Indirect(target) => {
-                match Dispatch::of(pass, self.listing, call, target, state) {
-                    Ok(dispatch) => self.keep_table(pass, call, None, &dispatch),
-                    Err(why) => {
-                        let codes = state.values(Variable::CODE, &mut pass.solver);
-                        if pass.solver.exprs.from_code(target) {
-                            self.out.unresolved_sites.insert(call.address);
-                        }
-                        self.out.unresolved.push((call.address, why, codes));
+            Callee::Indirect(target) => match Dispatch::of(pass, self.listing, call, target, state) {
+                Ok(dispatch) => self.keep_table(pass, call, None, &dispatch),
+                Err(why) => {
+                    let codes = state.values(Variable::CODE, &mut pass.solver);
+                    if pass.solver.exprs.from_code(target) {
+                        self.out.unresolved_sites.insert(call.address);
                     }
+                    self.out.unresolved.push((call.address, why, codes));
                 }
-            }
+            },
             Callee::Import(_) | Callee::Framework(_) | Callee::GuardCheck => {}
         }
     }
 
-    fn branch(&mut self, pass: &mut Pass<'_>, branch: &Decoded, block: usize, split: &Split, landings: (u64, u64)) {
+    fn branch(
+        &mut self,
+        pass: &mut Pass<'_>,
+        branch: &Decoded,
+        block: usize,
+        split: &Split,
+        landings: (u64, u64),
+    ) {
         let decides = split.facts.iter().any(|fact| {
             matches!(fact.outcome, crate::solve::Outcome::Lost)
                 || fact.variables().any(|variable| !variable.is_length())
@@ -168,7 +173,12 @@ impl Visitor for Recorder<'_> {
         if let Callee::Local(callee) = callee
             && !self.full()
         {
-            self.out.calls.push(CallRecord { site: jump.address, is_jump: true, callee, state: state.clone() });
+            self.out.calls.push(CallRecord {
+                site: jump.address,
+                is_jump: true,
+                callee,
+                state: state.clone(),
+            });
         }
     }
 }

@@ -7,8 +7,8 @@ mod arithmetic;
 mod call;
 mod memory;
 
-pub use call::{Callee, argument};
 pub(crate) use call::framework;
+pub use call::{Callee, argument};
 
 use code::record::{Condition, Decoded, Family, Flags, Modifier, Operand, Operation, Register, Transfer};
 
@@ -87,7 +87,9 @@ impl Pass<'_> {
             Operand::Register(register) | Operand::Modified(register, _) => {
                 u8::try_from(register.width.min(64)).ok()
             }
-            Operand::Memory(memory) => u8::try_from(memory.size.saturating_mul(8).min(64)).ok().filter(|&b| b > 0),
+            Operand::Memory(memory) => {
+                u8::try_from(memory.size.saturating_mul(8).min(64)).ok().filter(|&b| b > 0)
+            }
             _ => None,
         }
     }

@@ -309,8 +309,7 @@ impl<'a> Solver<'a> {
             }
             Node::Binary { op: Op::Sub, width: 64, a, b } => {
                 let value = self.exprs.constant_value(a)?;
-                let mirrored: Ranges =
-                    ranges.iter().rev().map(|&(low, high)| (!high, !low)).collect();
+                let mirrored: Ranges = ranges.iter().rev().map(|&(low, high)| (!high, !low)).collect();
                 // value - x = !x + value + 1.
                 self.invert_wide(b, &shifted(&mirrored, value.wrapping_add(1)))
             }

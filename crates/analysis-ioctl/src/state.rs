@@ -254,10 +254,8 @@ impl State {
     /// The slot that holds the byte at `place`.
     fn covering(&self, place: Place) -> Option<(Place, Slot)> {
         let (at, slot) = self.slots.range(..=place).next_back()?;
-        let same = matches!(
-            (at, place),
-            (Place::Stack(_), Place::Stack(_)) | (Place::Global(_), Place::Global(_))
-        );
+        let same =
+            matches!((at, place), (Place::Stack(_), Place::Stack(_)) | (Place::Global(_), Place::Global(_)));
         (same && place.offset() < at.offset() + i64::from(slot.size)).then_some((*at, *slot))
     }
 
@@ -324,9 +322,10 @@ impl State {
             Place::Stack(at) if self.filled.is_some_and(|(from, to)| from <= at && at < to) => {
                 self.filled.is_some_and(|(from, to)| own(from, to))
             }
-            Place::Stack(at) => self.escaped.iter().any(|&from| {
-                from <= at && !self.frames.iter().any(|&frame| from < frame && frame <= at)
-            }),
+            Place::Stack(at) => self
+                .escaped
+                .iter()
+                .any(|&from| from <= at && !self.frames.iter().any(|&frame| from < frame && frame <= at)),
         };
         if !self.slots.keys().any(reachable) {
             return;

@@ -90,7 +90,8 @@ impl<'i, 'a> Verifier<'i, 'a> {
     }
 
     fn popped(&self, call: &emulate::Call) -> Option<u32> {
-        let instruction = code_flow::decode_at(self.image, &mut code::Recorder::new(self.image.machine), call.at);
+        let instruction =
+            code_flow::decode_at(self.image, &mut code::Recorder::new(self.image.machine), call.at);
         match code_flow::callee(self.image, &instruction) {
             code_flow::Callee::Import(import) => import.name.as_deref().and_then(names::popped),
             _ => None,

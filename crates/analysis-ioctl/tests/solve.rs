@@ -103,9 +103,17 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let width = prop_oneof![Just(8u8), Just(16), Just(32), Just(32), Just(32), Just(64)];
     let op = prop_oneof![
-        Just(Op::Add), Just(Op::Sub), Just(Op::Xor), Just(Op::And), Just(Op::Or), Just(Op::Mul),
-        Just(Op::ShiftLeft), Just(Op::ShiftRight), Just(Op::ShiftRightArithmetic),
-        Just(Op::RotateLeft), Just(Op::RotateRight),
+        Just(Op::Add),
+        Just(Op::Sub),
+        Just(Op::Xor),
+        Just(Op::And),
+        Just(Op::Or),
+        Just(Op::Mul),
+        Just(Op::ShiftLeft),
+        Just(Op::ShiftRight),
+        Just(Op::ShiftRightArithmetic),
+        Just(Op::RotateLeft),
+        Just(Op::RotateRight),
     ];
     let constant = prop_oneof![any::<u64>(), 0u64..64, Just(0x22_2003u64), Just(0xffff_ffff_ffdd_dffdu64)];
     prop_oneof![
@@ -170,8 +178,20 @@ fn reference(steps: &[Step], code: u32) -> u64 {
                         32 => (a as i32 >> n) as u64,
                         _ => (a as i64 >> n) as u64,
                     },
-                    Op::RotateLeft => if n == 0 { a } else { a << n | a >> (w - n) },
-                    Op::RotateRight => if n == 0 { a } else { a >> n | a << (w - n) },
+                    Op::RotateLeft => {
+                        if n == 0 {
+                            a
+                        } else {
+                            a << n | a >> (w - n)
+                        }
+                    }
+                    Op::RotateRight => {
+                        if n == 0 {
+                            a
+                        } else {
+                            a >> n | a << (w - n)
+                        }
+                    }
                 }
             }
             Step::Reversed(width, value) => mask(width) & value.wrapping_sub(at),
@@ -187,10 +207,20 @@ fn reference(steps: &[Step], code: u32) -> u64 {
 }
 
 const CONDITIONS: [Condition; 14] = [
-    Condition::Equal, Condition::NotEqual, Condition::Below, Condition::AboveOrEqual,
-    Condition::Above, Condition::BelowOrEqual, Condition::Less, Condition::GreaterOrEqual,
-    Condition::Greater, Condition::LessOrEqual, Condition::Sign, Condition::NotSign,
-    Condition::Overflow, Condition::NotOverflow,
+    Condition::Equal,
+    Condition::NotEqual,
+    Condition::Below,
+    Condition::AboveOrEqual,
+    Condition::Above,
+    Condition::BelowOrEqual,
+    Condition::Less,
+    Condition::GreaterOrEqual,
+    Condition::Greater,
+    Condition::LessOrEqual,
+    Condition::Sign,
+    Condition::NotSign,
+    Condition::Overflow,
+    Condition::NotOverflow,
 ];
 
 proptest! {
@@ -288,7 +318,8 @@ fn bijections_and_rotations_are_exact() {
         let a = build(&mut solver, steps);
         let b = solver.exprs.constant(constant);
         let comparison = Comparison::Flags { kind: Kind::Subtract, a, b, width: 32 };
-        let Outcome::Splits { taken, other } = solver.decide(condition, &comparison, false, &|_| Set::ALL) else {
+        let Outcome::Splits { taken, other } = solver.decide(condition, &comparison, false, &|_| Set::ALL)
+        else {
             panic!("{steps:?} {condition:?} is not exact")
         };
         assert_eq!(solver.sets.count(taken[0].set), count, "{steps:?} {condition:?}");

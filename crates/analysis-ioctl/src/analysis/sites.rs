@@ -39,15 +39,18 @@ pub(super) fn collect(analysis: &mut Analysis<'_, '_>, flow: &Flow, record: &Rec
         let keep = match (edge.positive, count) {
             (true, 1) => true,
             (true, _) => decided && Some(edge.lands) != landing,
-            (false, 1..=MAX_RANGE) => decided && Some(edge.lands) != landing,
-            (false, _) => false,
+            // A long range is no list of cases, but what takes it in must be said.
+            (false, _) => decided && Some(edge.lands) != landing,
         };
         let slot = matches!(edge.kind, Recovered::JumpTable);
         if !keep || (slot && Some(edge.lands) == landing) {
             continue;
         }
-        let fate = fates.entry((edge.lands, edge.values)).or_insert_with(|| fate_of(analysis, flow, edge)).clone();
-        let like_default = (!edge.positive || slot || count > 1) && same_fate(&fate, default.as_ref());
+        let fate =
+            fates.entry((edge.lands, edge.values)).or_insert_with(|| fate_of(analysis, flow, edge)).clone();
+        let refused_range = !edge.positive && count > MAX_RANGE && fate.accepted == Some(false);
+        let like_default =
+            refused_range || (!edge.positive || slot || count > 1) && same_fate(&fate, default.as_ref());
         if !like_default {
             add(analysis, flow, edge, fate, via, count);
         }
@@ -72,6 +75,7 @@ fn add(analysis: &mut Analysis<'_, '_>, flow: &Flow, edge: &Edge<'_>, fate: Fate
         via: via.to_vec(),
         fate,
         function: flow.listing.entry,
+        listed: edge.positive || count <= MAX_RANGE,
     };
     // Codes that landed together but part again are followed one by one.
     if fate.split && (2..=MAX_RANGE).contains(&count) {
@@ -92,11 +96,16 @@ fn add(analysis: &mut Analysis<'_, '_>, flow: &Flow, edge: &Edge<'_>, fate: Fate
 
 fn fate_of(analysis: &mut Analysis<'_, '_>, flow: &Flow, edge: &Edge<'_>) -> Fate {
     let refusal = analysis.question.convention.refusal();
+    let mut state = edge.state.clone();
+    // The edge's state is that of all comparisons that meet there; this edge is one of them.
+    if !state.assume(&[Truth { variable: edge.variable, set: edge.values }], &mut analysis.pass.solver) {
+        return Fate::default();
+    }
     match flow.blocks.starting_at(edge.lands) {
         Some(block) if edge.kind != Recovered::PointerTable => {
-            explore(analysis.pass, flow, block, edge.state.clone(), refusal)
+            explore(analysis.pass, flow, block, state, refusal)
         }
-        _ => handed_over(analysis.pass, edge.lands, edge.state),
+        _ => handed_over(analysis.pass, edge.lands, &state),
     }
 }
 
@@ -129,7 +138,9 @@ fn edges<'r>(analysis: &mut Analysis<'_, '_>, flow: &Flow, record: &'r Record) -
                     // A test of several codes at once: either side may be the one meant.
                     let several = fact.test != Test::Order && finite(analysis, fact, variable);
                     let (kind, positive) = match (positive, several) {
-                        (_, true) if analysis.pass.solver.sets.count(values) > 1 => (Recovered::BitTest, true),
+                        (_, true) if analysis.pass.solver.sets.count(values) > 1 => {
+                            (Recovered::BitTest, true)
+                        }
                         (true, _) => (kind, true),
                         (false, _) => (Recovered::Range, false),
                     };
@@ -259,9 +270,11 @@ fn decides(
         if !record.unresolved_sites.is_empty() && body.iter().any(|at| record.unresolved_sites.contains(at)) {
             return true;
         }
-        if record.tables.iter().any(|t| {
-            t.is_call && t.variable == variable && flow.blocks.containing(t.site) == Some(block)
-        }) {
+        if record
+            .tables
+            .iter()
+            .any(|t| t.is_call && t.variable == variable && flow.blocks.containing(t.site) == Some(block))
+        {
             return true;
         }
         let mut follow = [true, true];
@@ -297,7 +310,12 @@ fn splits(analysis: &mut Analysis<'_, '_>, arms: impl Iterator<Item = Set>, valu
 }
 
 /// Which edges of a branch members of `values` take; `None` when they part there.
-fn sides(analysis: &mut Analysis<'_, '_>, branch: &Branch, values: Set, variable: Variable) -> Option<[bool; 2]> {
+fn sides(
+    analysis: &mut Analysis<'_, '_>,
+    branch: &Branch,
+    values: Set,
+    variable: Variable,
+) -> Option<[bool; 2]> {
     let mut follow = [false, false];
     for fact in &branch.facts {
         let (yes, no) = (fact.truth(true, variable), fact.truth(false, variable));

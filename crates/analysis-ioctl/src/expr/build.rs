@@ -49,7 +49,12 @@ impl Exprs {
             Node::Stack(_) | Node::Symbol(_) if bits >= self.pointer => a,
             Node::Stack(_) | Node::Symbol(_) => Expr::UNKNOWN,
             _ if self.may(a) & !mask == 0 => a,
-            Node::Binary { op: op @ (Op::Add | Op::Sub | Op::Mul | Op::And | Op::Or | Op::Xor), a: x, b: y, .. } => {
+            Node::Binary {
+                op: op @ (Op::Add | Op::Sub | Op::Mul | Op::And | Op::Or | Op::Xor),
+                a: x,
+                b: y,
+                ..
+            } => {
                 let x = self.truncate(x, bits);
                 let y = self.truncate(y, bits);
                 self.binary(op, bits, x, y)
@@ -220,9 +225,17 @@ impl Exprs {
                 self.add_constant(width, a, negated)
             }
             Op::Add => self.add_constant(width, a, b),
-            Op::Or | Op::Xor | Op::ShiftLeft | Op::ShiftRight | Op::ShiftRightArithmetic
-            | Op::RotateLeft | Op::RotateRight
-                if value == 0 => a,
+            Op::Or
+            | Op::Xor
+            | Op::ShiftLeft
+            | Op::ShiftRight
+            | Op::ShiftRightArithmetic
+            | Op::RotateLeft
+            | Op::RotateRight
+                if value == 0 =>
+            {
+                a
+            }
             Op::And if self.may(a) & !value == 0 && self.plain(a) => a,
             Op::And => match self.node(a) {
                 Node::Binary { op: Op::And, a: x, b: y, .. } if self.constant_value(y).is_some() => {
@@ -256,7 +269,9 @@ impl Exprs {
                 }
             }
             Node::Symbol(_) if width < self.pointer => Expr::UNKNOWN,
-            Node::Binary { op: Op::Add, width: w, a: x, b: y } if w == width && self.constant_value(y).is_some() => {
+            Node::Binary { op: Op::Add, width: w, a: x, b: y }
+                if w == width && self.constant_value(y).is_some() =>
+            {
                 let sum = self.constant_value(y).unwrap_or(0).wrapping_add(value) & ones(width);
                 let sum = self.constant(sum);
                 self.add_constant(width, x, sum)

@@ -96,7 +96,12 @@ pub fn map_entry(image: &CodeImage<'_>, request: &MapRequest, halt: &Halt) -> Ma
 }
 
 /// The map, and whether it traced the code.
-fn map_as(image: &CodeImage<'_>, request: &MapRequest, convention: Convention, halt: &Halt) -> (Mapped, bool) {
+fn map_as(
+    image: &CodeImage<'_>,
+    request: &MapRequest,
+    convention: Convention,
+    halt: &Halt,
+) -> (Mapped, bool) {
     let constants = |address: u64, size: u8| image.constant(address, usize::from(size));
     let mut pass = Pass::new(image, &constants, request.major);
     let question = Question {
@@ -161,10 +166,11 @@ impl<'b> Build<'b, '_, '_> {
         let codes =
             cases.iter().take(self.request.max_codes).map(|(code, case)| self.row(*code, case)).collect();
         let tables = found.tables.iter().take(MAX_TABLES).map(|t| self.table(t)).collect();
-        let unresolved = found.unresolved.iter().take(MAX_DOUBTS).map(|(at, why)| UnresolvedRow {
-            at: self.rva(*at),
-            reason: (*why).to_owned(),
-        });
+        let unresolved = found
+            .unresolved
+            .iter()
+            .take(MAX_DOUBTS)
+            .map(|(at, why)| UnresolvedRow { at: self.rva(*at), reason: (*why).to_owned() });
         let unresolved: Vec<_> = unresolved.collect();
         let untracked = found.untracked.iter().take(MAX_DOUBTS).map(|at| self.rva(*at)).collect();
         let default = found.default.as_ref().map(|default| DefaultRow {
@@ -243,8 +249,10 @@ impl<'b> Build<'b, '_, '_> {
             if count < 2 {
                 continue;
             }
-            let few = count <= crate::analysis::FINITE;
-            let Some(cubes) = self.sets.patterns(site.values, if few { 1 } else { MAX_TABLES }) else { continue };
+            let few = site.listed && count <= crate::analysis::FINITE;
+            let Some(cubes) = self.sets.patterns(site.values, if few { 1 } else { MAX_TABLES }) else {
+                continue;
+            };
             for (mask, value) in cubes {
                 let free = !mask;
                 if few && free & !METHOD_AND_ACCESS != 0 || rows.len() >= MAX_DOUBTS {
@@ -272,16 +280,13 @@ impl<'b> Build<'b, '_, '_> {
     fn cases(&mut self, coverage: &mut Coverage) -> (BTreeMap<u32, Case<'b>>, Vec<DisputedRow>, usize) {
         let found: &'b Findings = self.found;
         let follow: Vec<u64> = found.functions.iter().copied().collect();
-        let verifier = if self.request.verify {
-            Verifier::new(self.image, &self.question, follow)
-        } else {
-            None
-        };
+        let verifier =
+            if self.request.verify { Verifier::new(self.image, &self.question, follow) } else { None };
         let mut cases: BTreeMap<u32, Case<'b>> = BTreeMap::new();
         let mut disputed = BTreeSet::new();
         let mut asked: BTreeMap<(u32, u64), Option<bool>> = BTreeMap::new();
         let mut site_count = 0;
-        for site in &found.sites {
+        for site in found.sites.iter().filter(|site| site.listed) {
             for code in self.listed(site.values) {
                 if site_count >= MAX_SITES {
                     coverage.cap("sites");
@@ -427,5 +432,10 @@ fn accepted<'f>(fates: impl Iterator<Item = &'f Fate> + Clone) -> Option<bool> {
 }
 
 fn status(value: u32) -> StatusValue {
-    StatusValue { value: Code(value), name: analysis_status::names_of(analysis_status::Table::Ntstatus, value).first().map(|n| (*n).to_owned()) }
+    StatusValue {
+        value: Code(value),
+        name: analysis_status::names_of(analysis_status::Table::Ntstatus, value)
+            .first()
+            .map(|n| (*n).to_owned()),
+    }
 }

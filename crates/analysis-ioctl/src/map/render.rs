@@ -44,7 +44,8 @@ fn caveats(map: &IoctlMap) -> Vec<String> {
         out.push("the control code was not traced from the request everywhere (unproved)".to_owned());
     }
     if map.unresolved_count > 0 {
-        let first = map.unresolved.first().map(|row| format!("{}: {}", row.at, row.reason)).unwrap_or_default();
+        let first =
+            map.unresolved.first().map(|row| format!("{}: {}", row.at, row.reason)).unwrap_or_default();
         out.push(format!("{} indirect transfers not followed (first {first})", map.unresolved_count));
     }
     if map.untracked_count > 0 {

@@ -22,9 +22,10 @@ impl Pass<'_> {
         let a = self.source(instruction, 0, width, state);
         let b = if count > 1 { self.source(instruction, 1, width, state) } else { Expr::UNKNOWN };
         let c = if count > 2 { self.source(instruction, 2, width, state) } else { Expr::UNKNOWN };
-        let same = instruction.sources().get(1).is_some_and(|s| {
-            matches!(s, Operand::Register(_)) && instruction.sources().first() == Some(s)
-        });
+        let same = instruction
+            .sources()
+            .get(1)
+            .is_some_and(|s| matches!(s, Operand::Register(_)) && instruction.sources().first() == Some(s));
         let old = match instruction.destination() {
             Some(Operand::Register(register)) => self.read_register(*register, state),
             _ => Expr::UNKNOWN,
@@ -163,7 +164,15 @@ impl Pass<'_> {
         self.solver.exprs.binary(op, width, a, count)
     }
 
-    fn with_carry(&mut self, operation: Operation, width: u8, a: Expr, b: Expr, same: bool, state: &State) -> Expr {
+    fn with_carry(
+        &mut self,
+        operation: Operation,
+        width: u8,
+        a: Expr,
+        b: Expr,
+        same: bool,
+        state: &State,
+    ) -> Expr {
         let add = operation == Operation::AddWithCarry;
         // ARM64 borrows when carry is clear, which is what `Below` means there after a comparison.
         let condition = if add && self.arm() { Condition::AboveOrEqual } else { Condition::Below };
@@ -176,7 +185,14 @@ impl Pass<'_> {
     }
 
     /// The comparison the flags stand for after an arithmetic instruction; `None` when it leaves them.
-    fn flags_after(&mut self, instruction: &Decoded, a: Expr, b: Expr, value: Expr, width: u8) -> Option<Comparison> {
+    fn flags_after(
+        &mut self,
+        instruction: &Decoded,
+        a: Expr,
+        b: Expr,
+        value: Expr,
+        width: u8,
+    ) -> Option<Comparison> {
         use Operation as O;
         let written = instruction.flags_written;
         if !written.intersects(Flags::ZERO.union(Flags::CARRY)) {
@@ -220,11 +236,7 @@ impl Pass<'_> {
 
     pub(super) fn comparison_of(&mut self, instruction: &Decoded, state: &mut State) -> Comparison {
         let operands = instruction.sources();
-        let width = operands
-            .iter()
-            .take(2)
-            .find_map(|o| self.width_of(o))
-            .unwrap_or(64);
+        let width = operands.iter().take(2).find_map(|o| self.width_of(o)).unwrap_or(64);
         let (first, second) = (operands.first().copied(), operands.get(1).copied());
         let a = self.source(instruction, 0, width, state);
         let b = self.source(instruction, 1, width, state);

@@ -179,9 +179,7 @@ impl Pass<'_> {
     fn clobber(&mut self, state: &mut State) {
         let (general, vectors): (&[u8], std::ops::Range<u8>) = match self.machine {
             Machine::X64 => (&[0, 1, 2, 8, 9, 10, 11], 0..6),
-            Machine::Arm64 => {
-                (&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 30], 0..32)
-            }
+            Machine::Arm64 => (&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 30], 0..32),
             _ => (&[0, 1, 2], 0..8),
         };
         for &register in general {
@@ -323,8 +321,7 @@ impl Pass<'_> {
         if let Some(known) = self.small_callees.get(&entry) {
             return known.clone();
         }
-        let listing =
-            code_flow::listing(self.image, entry, &code_flow::NoTables, &target::Halt::unbounded());
+        let listing = code_flow::listing(self.image, entry, &code_flow::NoTables, &target::Halt::unbounded());
         let simple = listing.instructions.len() <= SMALL
             && listing.unresolved.is_empty()
             && listing.blind.is_empty()
@@ -346,9 +343,9 @@ impl Pass<'_> {
     fn is_plain(&self, callee: Callee) -> bool {
         match callee {
             Callee::Import(slot) => self.import_name(slot).is_some_and(names::is_benign),
-            Callee::Framework(index) => (framework::REQUEST_COMPLETE
-                ..=framework::REQUEST_COMPLETE_WITH_INFORMATION)
-                .contains(&index),
+            Callee::Framework(index) => {
+                (framework::REQUEST_COMPLETE..=framework::REQUEST_COMPLETE_WITH_INFORMATION).contains(&index)
+            }
             Callee::GuardCheck => true,
             Callee::Local(_) | Callee::Indirect(_) => false,
         }

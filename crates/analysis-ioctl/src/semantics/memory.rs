@@ -49,7 +49,12 @@ impl Pass<'_> {
     }
 
     /// The value of a memory operand.
-    pub(super) fn load_operand(&mut self, instruction: &Decoded, memory: &MemoryReference, state: &mut State) -> Expr {
+    pub(super) fn load_operand(
+        &mut self,
+        instruction: &Decoded,
+        memory: &MemoryReference,
+        state: &mut State,
+    ) -> Expr {
         let address = self.address_of(memory, state);
         let Some(size) = u8::try_from(memory.size).ok().filter(|&s| s > 0) else {
             return self.solver.exprs.give_up(&[address]);
@@ -69,7 +74,13 @@ impl Pass<'_> {
     }
 
     /// A four-byte load at the control code's offset from a register nobody knows.
-    fn looks_like_code(&mut self, instruction: &Decoded, memory: &MemoryReference, size: u8, state: &State) -> Option<Variable> {
+    fn looks_like_code(
+        &mut self,
+        instruction: &Decoded,
+        memory: &MemoryReference,
+        size: u8,
+        state: &State,
+    ) -> Option<Variable> {
         if size != 4 || memory.displacement != self.layout.control_code || memory.index.is_some() {
             return None;
         }
@@ -220,7 +231,9 @@ impl Pass<'_> {
             Node::Symbol(Symbol::Irp) => self.store_irp(offset, size, value_kept, state),
             Node::Symbol(Symbol::StackLocation) => {
                 let end = offset.saturating_add(i64::from(size));
-                if offset < self.layout.type3_input + i64::from(self.layout.pointer) && end > self.layout.output_length {
+                if offset < self.layout.type3_input + i64::from(self.layout.pointer)
+                    && end > self.layout.output_length
+                {
                     state.location_changed = true;
                 }
             }

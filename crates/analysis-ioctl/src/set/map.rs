@@ -9,7 +9,10 @@ use super::{Quick, Set, Sets, TERMINAL};
 pub enum BitSource {
     Constant(bool),
     /// Bit `index` (0 = least significant) of the input, perhaps inverted.
-    Input { index: u8, inverted: bool },
+    Input {
+        index: u8,
+        inverted: bool,
+    },
 }
 
 /// What [`Sets::before_add`] remembers: (set, level, carry out of this level and below).
@@ -89,7 +92,12 @@ impl Sets {
         self.substitute(set, sources, &mut memo)
     }
 
-    fn substitute(&mut self, set: Set, sources: &[BitSource; 32], memo: &mut HashMap<Set, Set, Quick>) -> Set {
+    fn substitute(
+        &mut self,
+        set: Set,
+        sources: &[BitSource; 32],
+        memo: &mut HashMap<Set, Set, Quick>,
+    ) -> Set {
         let node = self.node(set);
         if node.level == TERMINAL || self.overflowed {
             return set;
@@ -101,7 +109,13 @@ impl Sets {
         let high = self.substitute(node.high, sources, memo);
         let source = sources.get(usize::from(31 - node.level)).copied();
         let result = match source.unwrap_or(BitSource::Constant(false)) {
-            BitSource::Constant(one) => if one { high } else { low },
+            BitSource::Constant(one) => {
+                if one {
+                    high
+                } else {
+                    low
+                }
+            }
             BitSource::Input { index, inverted } => {
                 let bit = 1u32 << (index & 31);
                 let ones = self.pattern(bit, bit);

@@ -63,7 +63,10 @@ pub enum Outcome {
     Always,
     Never,
     /// Each edge's facts, all of which hold on it. An empty list says nothing.
-    Splits { taken: Vec<Truth>, other: Vec<Truth> },
+    Splits {
+        taken: Vec<Truth>,
+        other: Vec<Truth>,
+    },
     /// Not about any tracked variable.
     Free,
     /// About the control code, but how is not modelled.
@@ -88,7 +91,13 @@ pub type Current<'c> = &'c dyn Fn(Variable) -> Set;
 impl Solver<'_> {
     /// What `condition` says after `comparison`. `arm` selects the meaning of carry. Registers in
     /// the condition have been read by the caller: pass [`Self::value_condition`]'s kinds there.
-    pub fn decide(&mut self, condition: Condition, comparison: &Comparison, arm: bool, current: Current<'_>) -> Outcome {
+    pub fn decide(
+        &mut self,
+        condition: Condition,
+        comparison: &Comparison,
+        arm: bool,
+        current: Current<'_>,
+    ) -> Outcome {
         match comparison {
             Comparison::Nothing => Outcome::Free,
             Comparison::Lost => Outcome::Lost,
@@ -131,10 +140,7 @@ impl Solver<'_> {
 
     fn split(&mut self, variable: Variable, set: Set) -> Outcome {
         let rest = self.sets.not(set);
-        Outcome::Splits {
-            taken: vec![Truth { variable, set }],
-            other: vec![Truth { variable, set: rest }],
-        }
+        Outcome::Splits { taken: vec![Truth { variable, set }], other: vec![Truth { variable, set: rest }] }
     }
 
     fn decide_flags(
@@ -258,9 +264,8 @@ impl Solver<'_> {
                 };
                 Outcome::Splits { taken: a.into_iter().chain(b).collect(), other }
             }
-            (Outcome::Splits { taken, .. }, Outcome::Free) | (Outcome::Free, Outcome::Splits { taken, .. }) => {
-                Outcome::Splits { taken, other: Vec::new() }
-            }
+            (Outcome::Splits { taken, .. }, Outcome::Free)
+            | (Outcome::Free, Outcome::Splits { taken, .. }) => Outcome::Splits { taken, other: Vec::new() },
             (Outcome::Free, Outcome::Free) => Outcome::Free,
         }
     }

@@ -159,7 +159,12 @@ fn the_second_interpreter_agrees() {
                 .collect();
             verified += map.codes.len();
             if !open.is_empty() {
-                failures.push(format!("{build}/{}: {} sites not verified, {:?}", expected.id, open.len(), open[0]));
+                failures.push(format!(
+                    "{build}/{}: {} sites not verified, {:?}",
+                    expected.id,
+                    open.len(),
+                    open[0]
+                ));
             }
         }
     }

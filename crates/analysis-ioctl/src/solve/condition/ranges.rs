@@ -115,7 +115,13 @@ pub(super) fn complement(ranges: &Ranges, width: u8) -> Ranges {
 }
 
 /// Values `x` of `width` bits for which `condition` holds after `x kind value`.
-pub(super) fn of_constant(kind: Kind, condition: Condition, value: u64, width: u8, arm: bool) -> Option<Ranges> {
+pub(super) fn of_constant(
+    kind: Kind,
+    condition: Condition,
+    value: u64,
+    width: u8,
+    arm: bool,
+) -> Option<Ranges> {
     use Condition as C;
     let positive = match condition {
         C::NotEqual => C::Equal,
