@@ -1,5 +1,6 @@
 //! A supervisor in this process, workers under Wine, and how tests call tools.
 
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -47,6 +48,22 @@ pub(crate) fn bench_with(config: Config) -> Option<Bench> {
     Some(Bench { client: supervisor.client("stdio"), supervisor, surface: Surface::of(&names), lab })
 }
 
+/// In a prefix with a server of its own over the lab's files, so that others' programs do not count.
+pub(crate) fn bench_alone() -> Option<(Bench, tempfile::TempDir)> {
+    let lab = bench()?.lab;
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["system.reg", "user.reg", "userdef.reg", ".update-timestamp"] {
+        std::fs::copy(lab.prefix.join(name), folder.path().join(name)).unwrap();
+    }
+    symlink(lab.prefix.join("drive_c"), folder.path().join("drive_c")).unwrap();
+    std::fs::create_dir(folder.path().join("dosdevices")).unwrap();
+    symlink("../drive_c", folder.path().join("dosdevices/c:")).unwrap();
+    symlink("/", folder.path().join("dosdevices/z:")).unwrap();
+    let mut bench = bench()?;
+    bench.lab.prefix = folder.path().to_owned();
+    Some((bench, folder))
+}
+
 /// The same with workers of the native engine, for dumps and images.
 pub(crate) fn native() -> Option<Bench> {
     let worker = Some(PathBuf::from(crate::stdio::binary()));
@@ -63,6 +80,15 @@ pub(crate) fn program(name: &str) -> String {
 }
 
 impl Bench {
+    /// Another client of the same supervisor.
+    pub(crate) fn second_client(&self) -> Bench {
+        Bench {
+            supervisor: Arc::clone(&self.supervisor),
+            client: self.supervisor.client("second"),
+            surface: self.surface.clone(),
+            lab: self.lab.clone(),
+        }
+    }
     /// The text half and the structured one, or the error.
     pub(crate) async fn said(&self, tool: &str, args: Value) -> (String, Result<Value, Value>) {
         let args = args.as_object().cloned();

@@ -5,8 +5,10 @@
 #![cfg(unix)]
 
 mod bench;
+mod inspection;
 mod pinned;
 mod requests;
 mod session;
 #[path = "../stdio/mod.rs"]
 mod stdio;
+mod walk;
