@@ -84,7 +84,7 @@ impl Client {
         }
         let Some(entry) = tools::find(name) else {
             let names: Vec<&'static str> = surface.entries().map(|entry| entry.name).collect();
-            let name: String = name.chars().take(64).collect();
+            let name: String = redactor.log_line(name).chars().take(64).collect();
             let near = tools::admit::nearest_few(&name, &names);
             return Err(CallFailure::UnknownTool { name, near });
         };

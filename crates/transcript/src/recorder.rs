@@ -150,7 +150,7 @@ impl Recorder {
             tracing::debug!(%error, "the transcript was not reopened");
             None
         });
-        let mut lines = String::new();
+        let (before, mut lines) = (state.seq, String::new());
         if state.lost > 0 {
             // What was torn ends here; then how much is missing.
             lines.push('\n');
@@ -160,10 +160,14 @@ impl Recorder {
             lines.push_str(&self.line(state, &plain(&Event::Continued { from })));
         }
         lines.push_str(&self.line(state, rest));
-        Self::put(state, client, &lines);
+        if !Self::put(state, client, &lines) {
+            // What is missing is the record; what would have told of it was nothing yet.
+            state.seq = before + 1;
+        }
     }
 
-    fn put(state: &mut State, client: Option<&str>, lines: &str) {
+    /// Whether they were written.
+    fn put(state: &mut State, client: Option<&str>, lines: &str) -> bool {
         match state.sink.append(lines.as_bytes()) {
             Ok(()) => {
                 if state.lost > 0 {
@@ -171,12 +175,14 @@ impl Recorder {
                     state.lost = 0;
                 }
                 state.recent.push(client, lines.trim_start_matches('\n'));
+                true
             }
             Err(error) => {
                 if state.lost == 0 {
                     tracing::error!(%error, "the transcript cannot be written; calls are answered without it");
                 }
                 state.lost += 1;
+                false
             }
         }
     }

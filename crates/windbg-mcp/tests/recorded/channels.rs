@@ -44,6 +44,9 @@ pub(crate) fn dump(folder: &Path, values: [&str; 6]) -> PathBuf {
     let mut memory = text.clone().into_bytes();
     memory.resize(0x400, 0);
     memory.extend(text.encode_utf16().flat_map(u16::to_le_bytes));
+    // What a command that prints 32 characters a line shows whole.
+    memory.resize(0xf00, 0);
+    memory.extend(mail.as_bytes());
     memory.resize(0x1000, 0);
     dump.memory.push((MEMORY, Content::Bytes(memory)));
     dump.exception = Some(UserException {
@@ -71,7 +74,7 @@ pub(crate) fn look_everywhere(client: &mut Client, dump: &Path) -> Vec<Value> {
         ("threads", json!({})),
         ("backtrace", json!({})),
         ("read_memory", json!({ "address": "0x500000", "size": 0x1000 })),
-        ("execute", json!({ "command": "da 0x500000" })),
+        ("execute", json!({ "command": "da 0x500f00" })),
         ("execute", json!({ "command": "lmv" })),
         ("execute", json!({ "command": "nonsense C:\\Users\\planteduser\\x" })),
         ("read_memory", json!({ "address": "planted.person@example.org" })),

@@ -69,11 +69,24 @@ impl Watched {
             let path = entry.unwrap().path();
             let bytes = std::fs::read(&path).unwrap_or_default();
             for line in String::from_utf8_lossy(&bytes).lines().filter(|line| line.contains(word)) {
-                hits.push(format!("{}: {line}", path.display()));
+                hits.push(format!("{}: {}", path.display(), around(line, word)));
             }
         }
         hits
     }
+}
+
+/// `word` with what is near it.
+pub(crate) fn around(text: &str, word: &str) -> String {
+    let Some(at) = text.find(word) else { return String::new() };
+    let near = text.char_indices().filter(|(index, _)| index + 120 > at && *index < at + word.len() + 120);
+    near.map(|(_, c)| c).collect()
+}
+
+/// Where one of `answers` holds `word`.
+pub(crate) fn said(answers: &[Value], word: &str) -> Vec<String> {
+    let texts = answers.iter().map(Value::to_string).filter(|text| text.contains(word));
+    texts.map(|text| around(&text, word)).collect()
 }
 
 /// Lets the server end and waits for it.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::channels::{self, PLANTED};
 use crate::mcp::fixture;
-use crate::{Watched, events, leave};
+use crate::{Watched, around, events, leave, said};
 
 const RULES: &str =
     "builtin = [\"user_paths\", \"tokens\", \"private_keys\", \"mail\", \"ipv4\", \"ipv6\"]\n";
@@ -39,8 +39,7 @@ fn a_key_in_a_connection_is_nowhere() {
     client.ok("registers", json!({ "session_id": session }));
     leave(client);
     for secret in [key, "its-own-secret"] {
-        let said =
-            answers.iter().map(Value::to_string).filter(|answer| answer.contains(secret)).collect::<Vec<_>>();
+        let said = said(&answers, secret);
         assert_eq!(said, Vec::<String>::new());
         assert_eq!(watched.grep(secret), Vec::<String>::new());
     }
@@ -58,8 +57,7 @@ fn planted_values_are_in_no_channel_and_what_is_shown_says_so() {
     let answers = channels::look_everywhere(&mut client, &dump);
     leave(client);
     for value in PLANTED {
-        let said =
-            answers.iter().map(Value::to_string).filter(|answer| answer.contains(value)).collect::<Vec<_>>();
+        let said = said(&answers, value);
         assert_eq!(said, Vec::<String>::new(), "{value}");
         assert_eq!(watched.grep(value), Vec::<String>::new(), "{value}");
         let hex: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -79,8 +77,8 @@ fn planted_values_are_in_no_channel_and_what_is_shown_says_so() {
     let memory = structured(6);
     assert_eq!(memory["redacted"][0], json!({ "offset": 9, "size": 11 }), "{}", memory["redacted"]);
     assert_eq!(memory["data"].as_str().unwrap().len(), 0x2000, "every byte has its place");
-    // Six in ASCII, six in UTF-16.
-    assert_eq!(memory["redactions"].as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>(), 12);
+    // Six in ASCII, six in UTF-16, one more mail.
+    assert_eq!(memory["redactions"].as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>(), 13);
     assert!(structured(11)["redacted_in_run"]["user_paths"].as_u64().unwrap() > 3);
     assert!(watched.grep("redacted in this run: ").len() == 1, "one line at the end");
 }
@@ -173,9 +171,9 @@ fn the_command_line_keeps_the_rules_too() {
     assert!(said.contains("<user_paths:1>"), "{said}");
     said += &run(&["triage", "--json", path, missing.to_str().unwrap()]);
     said += &run(&["call", "modules", "--structured", "--dump", path]);
-    said += &run(&["call", "execute", "command=da 0x500000", "--dump", path]);
+    said += &run(&["call", "execute", "command=da 0x500f00", "--dump", path]);
     for value in PLANTED {
-        assert!(!said.contains(value), "{value} in {said}");
+        assert!(!said.contains(value), "{value}: {}", around(&said, value));
         assert_eq!(watched.grep(value), Vec::<String>::new(), "{value}");
     }
 }
