@@ -72,6 +72,9 @@ pub struct Entries {
     /// A queue is drained by hand (`WdfIoQueueRetrieveNextRequest`): codes may be compared in a worker
     /// that no callback names.
     pub manual_queue: bool,
+    /// Calls of `WdfIoQueueCreate` in the file's code (x86, x64): more of them than replayed queues means
+    /// queues that are made later.
+    pub queue_sites: Vec<Address>,
     /// Majors of the dispatch table that share the device-control routine.
     pub also_majors: Vec<u8>,
 }
@@ -127,14 +130,18 @@ pub fn discover(image: &PlacedImage, replay: &Replay) -> Entries {
     found
 }
 
-/// The file's own queue configurations, where the replay showed no entry at all.
+/// The file's own queue configurations: their callbacks where the replay showed no entry at all.
 fn add_static(image: &PlacedImage, found: &mut Entries) {
-    if !found.entries.is_empty() {
-        return;
-    }
     let Some(bind) = found.bind.clone() else { return };
-    for queue in framework::static_queues(image, &bind) {
-        add(found, queue.address, queue.kind, queue.major, EntrySource::Static);
+    let none = found.entries.is_empty();
+    for site in framework::queue_sites(image, &bind) {
+        found.queue_sites.push(Address(site.at));
+        found.manual_queue |= site.manual;
+        for (address, kind, major) in site.callbacks {
+            if none {
+                add(found, address, kind, major, EntrySource::Static);
+            }
+        }
     }
 }
 

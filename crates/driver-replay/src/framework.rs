@@ -1,5 +1,7 @@
 //! Which framework a driver is written for, and how a KMDF client binds to it, from the file alone.
 
+use std::collections::{HashMap, VecDeque};
+
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 use pe::{ImageSourceExt, ImportedDll};
 use schemars::JsonSchema;
@@ -224,11 +226,12 @@ fn arm64_loads(start: u64, bytes: &[u8], table: u64) -> u32 {
     loads
 }
 
-/// A callback of a queue found in code.
-pub(crate) struct StaticQueue {
-    pub(crate) address: Address,
-    pub(crate) kind: EntryKind,
-    pub(crate) major: u8,
+/// A call of `WdfIoQueueCreate`.
+pub(crate) struct QueueSite {
+    pub(crate) at: u64,
+    /// The configuration's dispatch type is manual.
+    pub(crate) manual: bool,
+    pub(crate) callbacks: Vec<(Address, EntryKind, u8)>,
 }
 
 /// Index of `WdfIoQueueCreate`.
@@ -236,9 +239,12 @@ const IO_QUEUE_CREATE: u64 = 152;
 /// Instructions before a call that are looked at.
 const LOOK_BACK: usize = 64;
 
-/// Queue configurations as the code before each call of `WdfIoQueueCreate` builds them on the stack:
-/// addresses of code stored to it. x86 and x64 only. A guess the caller marks as such.
-pub(crate) fn static_queues(image: &PlacedImage, bind: &Bind) -> Vec<StaticQueue> {
+/// Most sites listed.
+const MAX_SITES: usize = 256;
+
+/// Calls of `WdfIoQueueCreate`, each with what the code before it stores into the configuration on the
+/// stack. x86 and x64 only. A guess the caller marks as such.
+pub(crate) fn queue_sites(image: &PlacedImage, bind: &Bind) -> Vec<QueueSite> {
     if image.machine == Machine::Arm64 {
         return Vec::new();
     }
@@ -246,10 +252,10 @@ pub(crate) fn static_queues(image: &PlacedImage, bind: &Bind) -> Vec<StaticQueue
     let mut found = Vec::new();
     for (start, bytes) in code(image) {
         let bits = if image.pe.is_64 { 64 } else { 32 };
-        let mut recent: std::collections::VecDeque<Instruction> = std::collections::VecDeque::new();
+        let mut recent: VecDeque<Instruction> = VecDeque::new();
         for instruction in Decoder::with_ip(bits, &bytes, start, DecoderOptions::NONE) {
-            if calls_slot(&instruction, bind, slot) {
-                found.extend(stored_routines(image, &recent));
+            if calls_slot(&instruction, bind, slot) && found.len() < MAX_SITES {
+                found.push(configuration(image, instruction.ip(), &recent));
             }
             if recent.len() == LOOK_BACK {
                 recent.pop_front();
@@ -270,59 +276,70 @@ fn calls_slot(instruction: &Instruction, bind: &Bind, slot: u64) -> bool {
     absolute(instruction) == Some(bind.function_table.0.wrapping_add(slot))
 }
 
-/// Stores of code addresses to the configuration: an immediate, or a register that `lea` loaded. The
-/// offsets of its fields tell the callbacks apart relative to the first of the structure, `Size`.
-fn stored_routines(
-    image: &PlacedImage,
-    recent: &std::collections::VecDeque<Instruction>,
-) -> Vec<StaticQueue> {
-    let executable = |address: u64| {
-        image.rva(address).and_then(|rva| image.pe.section_at(rva)).is_some_and(|s| s.is_executable())
-    };
-    let mut loaded = std::collections::HashMap::new();
-    let (mut sizes, mut stores) = (Vec::new(), Vec::new());
+/// What a store puts where: the base register, the displacement, the value.
+type Store = (Register, u64, u64);
+
+/// Stores of known values: immediates, registers that `lea` or `mov` loaded.
+fn stores(recent: &VecDeque<Instruction>) -> Vec<Store> {
+    let mut loaded: HashMap<Register, u64> = HashMap::new();
+    let mut stores = Vec::new();
     for instruction in recent {
-        let to_register = instruction.op0_kind() == OpKind::Register;
-        if instruction.mnemonic() == Mnemonic::Lea && to_register && instruction.is_ip_rel_memory_operand() {
-            loaded.insert(instruction.op0_register(), instruction.ip_rel_memory_address());
-            continue;
-        }
-        if instruction.mnemonic() != Mnemonic::Mov || instruction.op0_kind() != OpKind::Memory {
-            continue;
-        }
-        let place = (instruction.memory_base(), instruction.memory_displacement64());
-        match instruction.op1_kind() {
-            OpKind::Register => {
-                if let Some(&address) = loaded.get(&instruction.op1_register()) {
-                    stores.push((place, address));
+        let immediate = matches!(
+            instruction.op1_kind(),
+            OpKind::Immediate32 | OpKind::Immediate32to64 | OpKind::Immediate64 | OpKind::Immediate8to32
+        );
+        match (instruction.mnemonic(), instruction.op0_kind()) {
+            (Mnemonic::Lea, OpKind::Register) if instruction.is_ip_rel_memory_operand() => {
+                loaded.insert(instruction.op0_register(), instruction.ip_rel_memory_address());
+            }
+            (Mnemonic::Mov, OpKind::Register) if immediate => {
+                loaded.insert(instruction.op0_register().full_register(), instruction.immediate(1));
+            }
+            (Mnemonic::Mov, OpKind::Memory) => {
+                let value = if immediate {
+                    Some(instruction.immediate(1))
+                } else {
+                    loaded.get(&instruction.op1_register().full_register()).copied()
+                };
+                if let Some(value) = value {
+                    stores.push((instruction.memory_base(), instruction.memory_displacement64(), value));
                 }
             }
-            OpKind::Immediate32 | OpKind::Immediate32to64 | OpKind::Immediate8to32 => {
-                let value = instruction.immediate(1);
-                if executable(value) {
-                    stores.push((place, value));
-                } else if matches!(value, 0x58 | 0x60 | 0x34 | 0x38) {
-                    sizes.push(place);
-                }
+            (_, OpKind::Register) => {
+                loaded.remove(&instruction.op0_register().full_register());
             }
             _ => {}
         }
     }
-    let mut found = Vec::new();
-    for ((base, displacement), address) in stores.into_iter().filter(|&(_, a)| executable(a)) {
-        for &(size_base, size_at) in &sizes {
-            let field = displacement.wrapping_sub(size_at);
-            let kind = match (image.pe.is_64, field) {
-                (true, 0x28) | (false, 0x1c) => EntryKind::WdfDeviceControl,
-                (true, 0x30) | (false, 0x20) => EntryKind::WdfInternalDeviceControl,
-                (true, 0x10) | (false, 0x10) => EntryKind::WdfDefault,
-                _ => continue,
-            };
-            if size_base == base {
-                let major = if kind == EntryKind::WdfInternalDeviceControl { 0x0f } else { 0x0e };
-                found.push(StaticQueue { address: Address(address), kind, major });
-            }
+    stores
+}
+
+/// The configuration built before a call: found by its `Size`, its fields by their offsets from there.
+fn configuration(image: &PlacedImage, at: u64, recent: &VecDeque<Instruction>) -> QueueSite {
+    let executable = |address: u64| {
+        image.rva(address).and_then(|rva| image.pe.section_at(rva)).is_some_and(|s| s.is_executable())
+    };
+    let stores = stores(recent);
+    let mut site = QueueSite { at, manual: false, callbacks: Vec::new() };
+    let sizes = stores.iter().filter(|s| matches!(s.2, 0x58 | 0x60 | 0x34 | 0x38));
+    // The last one belongs to this call.
+    let Some(&(base, size_at, _)) = sizes.last() else { return site };
+    for &(other, displacement, value) in &stores {
+        let field = displacement.wrapping_sub(size_at);
+        if other != base {
+            continue;
+        }
+        site.manual |= field == 4 && value == 3;
+        let kind = match (image.pe.is_64, field) {
+            (true, 0x28) | (false, 0x1c) => EntryKind::WdfDeviceControl,
+            (true, 0x30) | (false, 0x20) => EntryKind::WdfInternalDeviceControl,
+            (_, 0x10) => EntryKind::WdfDefault,
+            _ => continue,
+        };
+        if executable(value) {
+            let major = if kind == EntryKind::WdfInternalDeviceControl { 0x0f } else { 0x0e };
+            site.callbacks.push((Address(value), kind, major));
         }
     }
-    found
+    site
 }

@@ -23,8 +23,8 @@ struct Attempt {
 }
 
 /// Runs the image's entry point as `DriverEntry(DriverObject, RegistryPath)`, at most 5 million
-/// instructions, 10,000 stub calls a run and 2 s (or `halt`). An entry that fails without having
-/// installed anything is run again with another result of the last import it looked at.
+/// instructions, 10,000 stub calls a run and 2 s (or `halt`). An entry that fails is run again with another
+/// result of the last import it looked at (then the one before, ...); the richest run is the answer.
 #[must_use]
 pub fn replay(image: &PlacedImage, halt: &Halt) -> Replay {
     let halt = halt.at_most(TIME);
@@ -107,10 +107,10 @@ fn failed(status: Code) -> bool {
     status.0 >> 30 == 3
 }
 
-/// The call to answer otherwise, if the run failed and left nothing behind.
+/// The call to answer otherwise, if the run failed.
 fn retry(attempt: &Attempt, before: &[Attempt], toggled: &[u32]) -> Option<Unmodelled> {
     let error = attempt.run.returned.is_some_and(failed);
-    if !error || installed(attempt) {
+    if !error {
         return None;
     }
     let first = before.first().unwrap_or(attempt);
@@ -123,10 +123,6 @@ fn retry(attempt: &Attempt, before: &[Attempt], toggled: &[u32]) -> Option<Unmod
 
 fn live(attempt: &Attempt) -> usize {
     attempt.world.found.devices.iter().filter(|(_, d)| !d.deleted).count()
-}
-
-fn installed(attempt: &Attempt) -> bool {
-    live(attempt) > 0 || attempt.world.found.framework.as_ref().is_some_and(|f| !f.queues.is_empty())
 }
 
 /// More is better; returning well counts most.

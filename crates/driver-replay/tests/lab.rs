@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use driver_replay::{DispatchType, Entries, EntryKind, PlacedImage, Replay, discover, framework_of, replay};
+use driver_replay::{Entries, EntryKind, PlacedImage, Replay, discover, framework_of, replay};
 use pe::FileImage;
 use target::Halt;
 
@@ -52,9 +52,15 @@ fn check(expected: &Expected) {
     assert_eq!((bind.version.as_str(), bind.function_count), ("1.9.7600", 396));
     assert_eq!(rva(bind.function_table), expected.table);
     assert_eq!(driver_replay::static_bind(&image).as_ref(), Some(bind));
-    assert_eq!(calls.queues.len(), 2, "{shown}");
-    assert_eq!(calls.queues[1].dispatch_type, DispatchType::Manual, "{shown}");
+    // The second queue, a manual one, is made for each file that is opened.
+    assert_eq!(calls.queues.len(), 1, "{shown}");
+    assert!(calls.queues[0].default);
+    assert_eq!(entries.queue_sites.len(), 2);
     assert!(entries.manual_queue);
+    // A pool of NDIS was refused, so the entry failed; with a pool it is content.
+    assert_eq!(result.runs.len(), 2, "{shown}");
+    assert_eq!(result.runs[1].changed.as_deref(), Some("NdisAllocateNetBufferListPool"));
+    assert_eq!(result.runs[1].returned, Some(target::Code(0)), "{shown}");
     let control = entries.entries.iter().find(|e| e.kind == EntryKind::WdfDeviceControl).expect(&shown);
     assert_eq!(rva(control.address), expected.device_control, "{shown}");
     if let Some(wanted) = expected.in_caller_context {
