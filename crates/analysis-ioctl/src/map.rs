@@ -216,6 +216,35 @@ pub struct IoctlMap {
 pub type Images = Vec<ImageRecord>;
 
 impl IoctlMap {
+    /// The map of a driver that installs no routine for control codes; `dispatch` is its entry point.
+    #[must_use]
+    pub fn without_routine(dispatch: CodeLocation, complete: bool) -> Self {
+        Self {
+            dispatch,
+            convention: Convention::Wdm.name().to_owned(),
+            major: 0x0e,
+            source: Some("none".to_owned()),
+            code_proved: false,
+            codes: Vec::new(),
+            code_count: 0,
+            site_count: 0,
+            unproved_count: 0,
+            patterns: Vec::new(),
+            disputed: Vec::new(),
+            default: None,
+            tables: Vec::new(),
+            unresolved: Vec::new(),
+            unresolved_count: 0,
+            untracked: Vec::new(),
+            untracked_count: 0,
+            blind: 0,
+            unsettled: false,
+            also_majors: Vec::new(),
+            coverage: Coverage::default(),
+            complete,
+        }
+    }
+
     /// An address of a row, in the routine's image.
     #[must_use]
     pub fn address(&self, base: u64, rva: Rva) -> Address {

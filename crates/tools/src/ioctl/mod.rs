@@ -1,12 +1,15 @@
 //! Tools of group `ioctl`.
 
 mod code_image;
+mod control_entries;
 mod decode_ioctl;
 mod device_object;
 mod device_security;
 mod driver_hazards;
 mod driver_object;
+mod driver_surface;
 mod hazard_findings;
+mod ioctl_map;
 mod ioctl_trace;
 mod irp_stack;
 mod reachable_from_dispatch;
@@ -23,8 +26,10 @@ pub(crate) fn tools() -> Vec<ToolEntry> {
         ToolEntry::worker::<irp_stack::IrpStackTool>(Group::Ioctl),
         ToolEntry::worker::<ioctl_trace::IoctlTrace>(Group::Ioctl),
         ToolEntry::worker::<reachable_from_dispatch::ReachableFromDispatch>(Group::Ioctl),
+        ToolEntry::worker::<ioctl_map::IoctlMapTool>(Group::Ioctl),
         ToolEntry::worker::<driver_hazards::DriverHazards>(Group::Ioctl),
         ToolEntry::worker::<xrefs_to::XrefsTo>(Group::Ioctl),
         ToolEntry::worker::<device_security::DeviceSecurityTool>(Group::Ioctl),
+        ToolEntry::worker::<driver_surface::DriverSurface>(Group::Ioctl),
     ]
 }
