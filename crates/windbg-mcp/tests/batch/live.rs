@@ -7,17 +7,15 @@ use serde_json::{Value, json};
 
 use crate::mcp::{Client, fixture};
 use crate::process::{
-    Process, batch, copy, lab, launched, memory, number, root, server, told, value, windows, within,
+    Process, batch, lab, launched, mark, memory, number, root, server, told, value, windows, within,
 };
 
-/// A launched copy of the victim: its folder, its Unix id, its module's name.
-fn launch(client: &mut Client, lab: &differential::Lab, arguments: &str) -> (tempfile::TempDir, u32, String) {
-    let (folder, name) = copy();
-    let line = format!("\"{}\" {arguments}", windows(&folder.path().join(format!("{name}.exe"))));
-    let symbols = root().join("target/live");
-    client.ok("launch", json!({ "command_line": line, "wine_prefix": lab.prefix, "symbol_path": symbols }));
-    let unix = launched(&name);
-    (folder, unix, name)
+/// The victim launched; its Unix id.
+fn launch(client: &mut Client, lab: &differential::Lab, arguments: &str) -> u32 {
+    let (mark, folder) = (mark(), root().join("target/live"));
+    let line = format!("\"{}\" {arguments} {mark}", windows(&folder.join("victim.exe")));
+    client.ok("launch", json!({ "command_line": line, "wine_prefix": lab.prefix, "symbol_path": folder }));
+    launched(&mark)
 }
 
 fn command(text: &str) -> Value {
@@ -29,22 +27,22 @@ fn patched_run_and_put_back_as_a_later_read_agrees() {
     let Some(lab) = lab() else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut client = server(&lab, &folder.path().join("t.jsonl"), 300);
-    let (_program, unix, name) = launch(&mut client, &lab, "3 1");
-    let other = value(&mut client, &format!("{name}!g_other"));
+    let unix = launch(&mut client, &lab, "3 1");
+    let other = value(&mut client, "victim!g_other");
     let report = batch(
         &mut client,
         json!({
             "steps": [
-                { "op": "eval", "expr": format!("poi({name}!g_other)"), "capture": "orig" },
-                command(&format!("eq {name}!g_other 1122334455667788; bp {name}!poke")),
+                { "op": "eval", "expr": "poi(victim!g_other)", "capture": "orig" },
+                command(&"eq victim!g_other 1122334455667788; bp victim!poke"),
                 { "op": "resume", "command": "g", "expect": [
-                    { "check": "eval", "expr": "@rip", "equals": format!("{name}!poke") },
-                    { "check": "eval", "expr": format!("poi({name}!g_other)"), "equals": "1122334455667788" },
+                    { "check": "eval", "expr": "@rip", "equals": "victim!poke" },
+                    { "check": "eval", "expr": "poi(victim!g_other)", "equals": "1122334455667788" },
                 ] },
-                { "op": "run_to", "address": format!("{name}!work"), "timeout_ms": 1000,
+                { "op": "run_to", "address": "victim!work", "timeout_ms": 1000,
                   "expect": [{ "check": "verdict", "equals": "target_gone" }] },
             ],
-            "always": [command("bc *"), command(&format!("eq {name}!g_other {{{{orig}}}}"))],
+            "always": [command("bc *"), command(&"eq victim!g_other {{orig}}")],
         }),
     );
     // The run_to meets the breakpoint again: nothing but the verdict it asked for is missing.
@@ -52,9 +50,9 @@ fn patched_run_and_put_back_as_a_later_read_agrees() {
     assert_eq!(report["steps"][3]["verdict"], "stopped_elsewhere", "{report:#}");
     assert_eq!(report["steps"][3]["result"], "unmet");
     assert_eq!((&report["rollback"], &report["after"]["state"]), (&json!("complete"), &json!("stopped")));
-    assert_eq!(report["always"][1]["action"], format!("eq {name}!g_other 0x0"));
+    assert_eq!(report["always"][1]["action"], "eq victim!g_other 0x0");
     assert_eq!(memory(unix, other, 8), [0; 8], "the second reader");
-    let read = client.ok("read_memory", json!({ "address": format!("{name}!g_other"), "size": 8 }));
+    let read = client.ok("read_memory", json!({ "address": "victim!g_other", "size": 8 }));
     assert_eq!(read["data"], "0000000000000000");
     assert_eq!(client.ok("breakpoints", json!({}))["breakpoints"], json!([]));
     // Bytes of code, put back by the engine process, where a breakpoint stands.
@@ -62,8 +60,8 @@ fn patched_run_and_put_back_as_a_later_read_agrees() {
         &mut client,
         json!({
             "steps": [
-                { "op": "write_memory", "address": format!("{name}!work"), "bytes": "cccc" },
-                { "op": "read_memory", "address": format!("{name}!work"), "size": 2,
+                { "op": "write_memory", "address": "victim!work", "bytes": "cccc" },
+                { "op": "read_memory", "address": "victim!work", "size": 2,
                   "expect": [{ "check": "bytes", "equals": "cccc" }] },
             ],
         }),
@@ -82,16 +80,16 @@ fn a_target_replaced_behind_a_wrapper_gets_nothing_of_the_cleanup_that_would_mov
     let Some(lab) = lab() else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut client = server(&lab, &folder.path().join("t.jsonl"), 300);
-    let (_program, unix, name) = launch(&mut client, &lab, "0");
-    let other = value(&mut client, &format!("{name}!g_other"));
+    let unix = launch(&mut client, &lab, "0");
+    let other = value(&mut client, "victim!g_other");
     let dump = windows(&fixture("crash.dmp"));
     let report = batch(
         &mut client,
         json!({
             "steps": [
-                { "op": "write_memory", "address": format!("{name}!g_other"), "bytes": "90909090" },
+                { "op": "write_memory", "address": "victim!g_other", "bytes": "90909090" },
                 command(&format!(".if (1) {{ .opendump {dump} }}")),
-                command(&format!("eb {name}!g_other 91")),
+                command(&"eb victim!g_other 91"),
             ],
             "always": [command(&format!("eb {other:#x}+4 0 0 0 0")), { "op": "resume", "command": "g" }],
         }),
@@ -112,7 +110,7 @@ fn what_fails_and_what_only_reads_like_it() {
     let Some(lab) = lab() else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut client = server(&lab, &folder.path().join("t.jsonl"), 300);
-    let (_program, _, _) = launch(&mut client, &lab, "0");
+    launch(&mut client, &lab, "0");
     for failing in
         ["eb nosuch!symbol 1", "db poi(0)", "r nosuch=1", ".if (1) { eb nosuch!symbol 1 }", "? @@@"]
     {
@@ -158,7 +156,7 @@ fn ending_the_session_returns_after_the_restore() {
     let mut process = Process::start(&lab);
     process.attach(&mut client, &lab);
     let other = value(&mut client, &format!("{}!g_other", process.name));
-    let running = client.send(
+    client.send(
         "tools/call",
         json!({ "name": "debug_batch", "arguments": { "steps": [
             { "op": "write_memory", "address": format!("{other:#x}"), "bytes": "90909090" },
@@ -175,7 +173,6 @@ fn ending_the_session_returns_after_the_restore() {
     let told = told(&transcript);
     let last = told.last().unwrap();
     assert_eq!((&last["outcome"], &last["rollback"]), (&json!("abandoned"), &json!("complete")), "{last:#}");
-    drop(running);
     assert!(process.lives());
 }
 
@@ -184,8 +181,8 @@ fn the_report_comes_before_the_caller_gives_up() {
     let Some(lab) = lab() else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut client = server(&lab, &folder.path().join("t.jsonl"), 10);
-    let (_program, unix, name) = launch(&mut client, &lab, "0");
-    let other = value(&mut client, &format!("{name}!g_other"));
+    let unix = launch(&mut client, &lab, "0");
+    let other = value(&mut client, "victim!g_other");
     let began = Instant::now();
     let report = batch(
         &mut client,

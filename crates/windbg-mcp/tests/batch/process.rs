@@ -49,15 +49,18 @@ pub(crate) fn windows(path: &Path) -> String {
     format!("Z:{}", path.display()).replace('/', "\\")
 }
 
-/// The process whose command line has `name`.
-fn find(name: &str) -> Option<u32> {
+/// The process whose command line has `word`; of a program started through a wrapper, the one that has
+/// its image.
+fn find(word: &str) -> Option<u32> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.into_iter().find(|pid| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let program = line.split(|byte| *byte == 0).next().unwrap_or_default();
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        String::from_utf8_lossy(program).contains(name) || maps.contains(name)
+        let image = maps
+            .lines()
+            .any(|line| line.ends_with(".exe") && (line.contains(word) || line.contains("/victim.exe")));
+        image && String::from_utf8_lossy(&line).contains(word)
     })
 }
 
@@ -82,9 +85,14 @@ pub(crate) struct Process {
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A copy of the victim whose name no other test's process has.
-pub(crate) fn copy() -> (tempfile::TempDir, String) {
-    let name = format!("batchee{}x{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+/// A word no other test's process has on its command line.
+pub(crate) fn mark() -> String {
+    format!("batchee{}x{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A copy of the victim under a name of its own.
+fn copy() -> (tempfile::TempDir, String) {
+    let name = mark();
     let folder = tempfile::tempdir().unwrap();
     std::fs::copy(root().join("target/live/victim.exe"), folder.path().join(format!("{name}.exe"))).unwrap();
     (folder, name)
@@ -151,11 +159,11 @@ pub(crate) fn memory(pid: u32, address: u64, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// The Unix id of a launched copy.
-pub(crate) fn launched(name: &str) -> u32 {
+/// The Unix id of the launched victim that has `mark` on its command line.
+pub(crate) fn launched(mark: &str) -> u32 {
     let mut found = None;
     within(Duration::from_secs(10), || {
-        found = find(&format!("{name}.exe"));
+        found = find(mark);
         found.is_some()
     });
     found.unwrap()
