@@ -156,7 +156,28 @@ fn string(value: &Value, schema: &Value, path: &str, problems: &mut Vec<String>)
     let max = schema.get("maxLength").and_then(Value::as_u64).unwrap_or(LONGEST);
     if length > max {
         problems.push(format!("{path} is {length} characters long; at most {max}"));
+    } else if let Some(form) =
+        schema.get("pattern").and_then(Value::as_str).and_then(|form| misfit(form, text))
+    {
+        problems.push(format!("{path} must be {form}"));
     }
+}
+
+/// What `text` should look like, if it does not fit one of the forms values have.
+fn misfit(pattern: &str, text: &str) -> Option<&'static str> {
+    let hex = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = |length: std::ops::RangeInclusive<usize>| {
+        text.strip_prefix("0x").is_some_and(|digits| length.contains(&digits.len()) && hex(digits))
+    };
+    let (fits, form) = match pattern {
+        "^0x[0-9a-f]{16}$" => (number(1..=16), "0x and up to 16 hex digits"),
+        "^0x[0-9a-f]+$" => (number(1..=16), "0x and hex digits"),
+        "^0x[0-9a-f]{8}$" => (number(1..=8), "0x and up to 8 hex digits"),
+        "^([0-9a-f]{2})*$" => (hex(text) && text.len().is_multiple_of(2), "hex digits, two a byte"),
+        "^[0-9A-F]{32}$" => (target::Guid::parse(text).is_some(), "a GUID's 32 hex digits"),
+        _ => return None,
+    };
+    (!fits).then_some(form)
 }
 
 fn integer(value: &mut Value, schema: &Value, path: &str, problems: &mut Vec<String>) {

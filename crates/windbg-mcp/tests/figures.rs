@@ -316,21 +316,22 @@ fn by_hand(text: &str) -> Vec<String> {
         rest = after.split_once(END).map_or("", |(_, after)| after);
     }
     outside.push_str(rest);
-    for line in outside.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
+    // Sentences may run over lines; a blank line ends one too.
+    for sentence in outside.split("\n\n").flat_map(|paragraph| paragraph.split(". ")) {
+        let words: Vec<&str> = sentence.split_whitespace().collect();
+        let shown = words.join(" ");
+        let unit = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_ascii_lowercase();
         for pair in words.windows(2) {
-            let counted = pair[1].trim_matches(|c: char| !c.is_alphanumeric()).to_ascii_lowercase();
-            if is_number(pair[0]) && ["tools", "groups"].contains(&counted.as_str()) {
-                found.push(format!("{} {}: {line}", pair[0], pair[1]));
+            if is_number(pair[0]) && ["tools", "groups"].contains(&unit(pair[1]).as_str()) {
+                found.push(format!("{} {}: {shown}", pair[0], pair[1]));
             }
         }
-        let lower = line.to_ascii_lowercase();
         let sizes = words.windows(2).any(|pair| {
-            let unit = pair[1].trim_matches(|c: char| !c.is_alphanumeric()).to_ascii_lowercase();
-            is_number(pair[0]) && ["bytes", "kb", "kib", "tokens"].contains(&unit.as_str())
+            is_number(pair[0]) && ["bytes", "kb", "kib", "tokens"].contains(&unit(pair[1]).as_str())
         });
+        let lower = sentence.to_ascii_lowercase();
         if sizes && (lower.contains("surface") || lower.contains("--tools")) {
-            found.push(format!("a size: {line}"));
+            found.push(format!("a size: {shown}"));
         }
     }
     found
@@ -422,6 +423,7 @@ fn the_lint_finds_what_people_write() {
         "It has 65 tools",
         "(78 tools)",
         "**Nine groups** of them",
+        "seventy-eight\ntools",
         "The surface has 30,000 bytes.",
         "`--tools crash` costs 11 KB",
         "About 2,500 tokens for the surface",
