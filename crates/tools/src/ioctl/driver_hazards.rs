@@ -130,6 +130,28 @@ pub(crate) struct Output {
     images: Vec<ImageRecord>,
 }
 
+impl Output {
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete
+    }
+    /// Classes of the findings about a code.
+    pub(crate) fn classes_of(&self, code: target::Code) -> Vec<String> {
+        self.findings.as_ref().map(|findings| findings.classes_of(code)).unwrap_or_default()
+    }
+}
+
+/// All of it for one module, findings from what the driver installs.
+pub(crate) fn of(job: &mut Job<'_>, module: &str) -> Result<Output, ToolError> {
+    let params = Params {
+        module: Some(module.to_owned()),
+        sections: None,
+        dispatch: None,
+        max_sites: None,
+        session_id: None,
+    };
+    DriverHazards::run(job, params)
+}
+
 const DEFAULT_SITES: u32 = 256;
 /// Sites listed over all sinks.
 const MAX_SITES: usize = 4096;
