@@ -122,6 +122,9 @@ pub(crate) enum Command {
     /// Say what crashed, why, where and who, of dumps and folders of dumps
     #[command(after_help = "Exit codes: 0 every dump was triaged, 1 some failed, 2 wrong usage.")]
     Triage(Triage),
+    /// Report which control codes drivers accept, from whom, and what they lead to
+    #[command(after_help = "Exit codes: 0 every driver was read, 1 some were not, 2 wrong usage.")]
+    Driver(Driver),
     /// Call one tool, as an MCP client would
     Call(Call),
     /// List the tools that are served
@@ -164,6 +167,30 @@ pub(crate) struct Triage {
     /// Print the whole report of every dump, not only of a single one
     #[arg(long, conflicts_with = "json")]
     pub(crate) full: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Driver {
+    /// Drivers (.sys), or folders that are searched for them; several are ranked by what their codes reach
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) search: Paths,
+    /// Print one JSON object a driver instead of a report
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print the whole report of every driver, not only of a single one
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) full: bool,
+    /// Write the control codes as a C header
+    #[arg(long, value_name = "FILE")]
+    pub(crate) header: Option<PathBuf>,
+    /// Write a script that names the handlers in IDA
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ida: Option<PathBuf>,
+    /// Write a script that names the handlers in Ghidra
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ghidra: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -211,7 +238,7 @@ mod tests {
         let mut texts = Vec::new();
         let mut command = Line::command().version("0").term_width(100);
         texts.push(command.render_long_help().to_string());
-        for name in ["triage", "call", "tools", "doctor", "transcript"] {
+        for name in ["triage", "driver", "call", "tools", "doctor", "transcript"] {
             let sub = command.find_subcommand_mut(name).unwrap();
             texts.push(format!("== {name}\n{}", sub.render_long_help()));
         }

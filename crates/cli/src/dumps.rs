@@ -1,4 +1,4 @@
-//! Which files are triaged: those that were named, and the dumps below folders that were named.
+//! Which files are meant: those that were named, and those of their kind below folders that were named.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,17 @@ fn is_dump(path: &Path) -> bool {
     read.is_ok() && SIGNATURES.iter().any(|signature| head.starts_with(signature))
 }
 
-fn below(folder: &Path, depth: usize, found: &mut Vec<PathBuf>, trouble: &mut Vec<String>) {
+/// A kind of file looked for in folders.
+#[derive(Clone, Copy)]
+struct Kind {
+    name: &'static str,
+    is: fn(&Path) -> bool,
+}
+
+const DUMPS: Kind = Kind { name: "dump", is: is_dump };
+const DRIVERS: Kind = Kind { name: "driver (.sys)", is: |path| extension(path) == "sys" };
+
+fn below(folder: &Path, depth: usize, kind: Kind, found: &mut Vec<PathBuf>, trouble: &mut Vec<String>) {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) => {
@@ -50,9 +60,9 @@ fn below(folder: &Path, depth: usize, found: &mut Vec<PathBuf>, trouble: &mut Ve
         let is_link = path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
         match path.metadata() {
             Ok(meta) if meta.is_dir() && !is_link && depth < DEEPEST => {
-                below(&path, depth + 1, found, trouble)
+                below(&path, depth + 1, kind, found, trouble)
             }
-            Ok(meta) if meta.is_file() && is_dump(&path) => found.push(path),
+            Ok(meta) if meta.is_file() && (kind.is)(&path) => found.push(path),
             _ => {}
         }
     }
@@ -61,13 +71,23 @@ fn below(folder: &Path, depth: usize, found: &mut Vec<PathBuf>, trouble: &mut Ve
 /// The dumps that `paths` mean, in order, and what was wrong with some. A file that was named is
 /// taken as it is: whether it is a dump is the engine's to say.
 pub(crate) fn find(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
+    find_kind(paths, DUMPS)
+}
+
+/// The same of drivers.
+pub(crate) fn find_drivers(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
+    find_kind(paths, DRIVERS)
+}
+
+fn find_kind(paths: &[PathBuf], kind: Kind) -> (Vec<PathBuf>, Vec<String>) {
     let (mut found, mut trouble) = (Vec::new(), Vec::new());
     for path in paths {
         if path.is_dir() {
             let before = found.len();
-            below(path, 0, &mut found, &mut trouble);
+            below(path, 0, kind, &mut found, &mut trouble);
             if found.len() == before {
-                trouble.push(format!("{}: no dump in this folder; name the file itself", path.display()));
+                let name = kind.name;
+                trouble.push(format!("{}: no {name} in this folder; name the file itself", path.display()));
             }
         } else {
             found.push(path.clone());

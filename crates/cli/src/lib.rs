@@ -4,6 +4,7 @@
 mod arguments;
 mod call;
 mod doctor;
+mod driver;
 mod dumps;
 mod image_file;
 mod list;
@@ -41,6 +42,7 @@ pub async fn run(arguments: Arguments, supervisor: &Arc<Supervisor>, engines: En
     output::through(supervisor.redactor());
     let code = match arguments.command {
         Some(Command::Triage(asked)) => triage::run(&asked, supervisor).await,
+        Some(Command::Driver(asked)) => driver::run(&asked, supervisor).await,
         Some(Command::Call(asked)) => call::run(&asked, supervisor).await,
         Some(Command::Tools(asked)) => list::run(&asked),
         Some(Command::Doctor) => doctor::run(supervisor, engines, build).await,

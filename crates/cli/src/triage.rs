@@ -115,20 +115,20 @@ pub(crate) struct Failure {
 
 pub(crate) type Outcome = Result<Triaged, Failure>;
 
-struct Asker {
-    client: Arc<Client>,
-    bar: ProgressBar,
-    path: PathBuf,
-    symbols: Option<String>,
-    images: Option<String>,
+pub(crate) struct Asker {
+    pub(crate) client: Arc<Client>,
+    pub(crate) bar: ProgressBar,
+    pub(crate) path: PathBuf,
+    pub(crate) symbols: Option<String>,
+    pub(crate) images: Option<String>,
 }
 
 impl Asker {
-    fn failure(&self, message: impl Into<String>, error: Option<Value>) -> Failure {
+    pub(crate) fn failure(&self, message: impl Into<String>, error: Option<Value>) -> Failure {
         Failure { path: shown_path(&self.path), message: message.into(), error }
     }
 
-    async fn call(&self, tool: &str, args: Map<String, Value>) -> Result<CallResult, Failure> {
+    pub(crate) async fn call(&self, tool: &str, args: Map<String, Value>) -> Result<CallResult, Failure> {
         let name =
             shown_path(&self.path).file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let sink = Told::sink(&self.bar, &plain(&name));
@@ -143,7 +143,7 @@ impl Asker {
     }
 
     /// The tool's answer as a value, its error as a failure.
-    async fn ask(&self, tool: &str, args: Map<String, Value>) -> Result<Value, Failure> {
+    pub(crate) async fn ask(&self, tool: &str, args: Map<String, Value>) -> Result<Value, Failure> {
         let result = self.call(tool, args).await?;
         let structured = result.structured.unwrap_or_default();
         if result.is_error {
@@ -152,14 +152,14 @@ impl Asker {
         Ok(structured)
     }
 
-    fn read<T: DeserializeOwned>(&self, tool: &str, value: &Value) -> Result<T, Failure> {
+    pub(crate) fn read<T: DeserializeOwned>(&self, tool: &str, value: &Value) -> Result<T, Failure> {
         serde_json::from_value(value.clone()).map_err(|error| {
             self.failure(format!("the answer of {tool} is not what it should be: {error}; report this"), None)
         })
     }
 }
 
-fn routed(session: &str) -> Map<String, Value> {
+pub(crate) fn routed(session: &str) -> Map<String, Value> {
     let mut args = Map::new();
     args.insert("session_id".into(), json!(session));
     args
@@ -276,7 +276,7 @@ impl Printer<'_> {
 }
 
 /// How many dumps are worked on at once.
-fn at_once(supervisor: &Supervisor) -> usize {
+pub(crate) fn at_once(supervisor: &Supervisor) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     cores.min(supervisor.config().sessions).max(1)
 }
