@@ -314,18 +314,31 @@ fn stores(recent: &VecDeque<Instruction>) -> Vec<Store> {
     stores
 }
 
-/// The configuration built before a call: found by its `Size`, its fields by their offsets from there.
+/// Where the configuration lies: what is passed in r8, or pushed third from the last.
+fn configuration_place(image: &PlacedImage, recent: &VecDeque<Instruction>) -> Option<(Register, u64)> {
+    let lea_of = |register: Register, before: usize| {
+        let mut loads = recent.iter().take(before).rev().filter(|i| i.op0_kind() == OpKind::Register);
+        let last = loads.find(|i| i.op0_register() == register)?;
+        (last.mnemonic() == Mnemonic::Lea).then(|| (last.memory_base(), last.memory_displacement64()))
+    };
+    if image.pe.is_64 {
+        return lea_of(Register::R8, recent.len());
+    }
+    let mut pushes = recent.iter().enumerate().rev().filter(|(_, i)| i.mnemonic() == Mnemonic::Push);
+    let (at, push) = pushes.nth(2)?;
+    lea_of(push.op0_register(), at)
+}
+
+/// The configuration built before a call.
 fn configuration(image: &PlacedImage, at: u64, recent: &VecDeque<Instruction>) -> QueueSite {
     let executable = |address: u64| {
         image.rva(address).and_then(|rva| image.pe.section_at(rva)).is_some_and(|s| s.is_executable())
     };
     let stores = stores(recent);
     let mut site = QueueSite { at, manual: false, callbacks: Vec::new() };
-    let sizes = stores.iter().filter(|s| matches!(s.2, 0x58 | 0x60 | 0x34 | 0x38));
-    // The last one belongs to this call.
-    let Some(&(base, size_at, _)) = sizes.last() else { return site };
+    let Some((base, start)) = configuration_place(image, recent) else { return site };
     for &(other, displacement, value) in &stores {
-        let field = displacement.wrapping_sub(size_at);
+        let field = displacement.wrapping_sub(start) & 0xffff_ffff;
         if other != base {
             continue;
         }

@@ -30,18 +30,13 @@ pub fn replay(image: &PlacedImage, halt: &Halt) -> Replay {
     let halt = halt.at_most(TIME);
     let mut budget = Budget { instructions: INSTRUCTIONS, halt: &halt };
     let mut attempts: Vec<Attempt> = Vec::new();
-    let mut toggled: Vec<u32> = Vec::new();
-    let mut changed: Option<Unmodelled> = None;
+    let mut search = Search::default();
     while attempts.len() < MAX_RUNS {
-        let Some(attempt) = attempt(image, &toggled, changed.take(), &mut budget) else { break };
-        let next = retry(&attempt, &attempts, &toggled);
+        let Some(attempt) = attempt(image, &search, &mut budget) else { break };
+        let goes_on = search.next(&attempt) && budget.instructions > 0 && halt.stop().is_none();
         attempts.push(attempt);
-        match next {
-            Some(other) if budget.instructions > 0 && halt.stop().is_none() => {
-                toggled = vec![other.ordinal];
-                changed = Some(other);
-            }
-            _ => break,
+        if !goes_on {
+            break;
         }
     }
     let best = (0..attempts.len()).max_by_key(|&i| (richness(&attempts[i]), std::cmp::Reverse(i)));
@@ -74,16 +69,11 @@ fn not_run(image: &PlacedImage) -> Replay {
     }
 }
 
-fn attempt(
-    image: &PlacedImage,
-    toggled: &[u32],
-    changed: Option<Unmodelled>,
-    budget: &mut Budget<'_>,
-) -> Option<Attempt> {
+fn attempt(image: &PlacedImage, search: &Search, budget: &mut Budget<'_>) -> Option<Attempt> {
     if image.pe.entry_point == 0 {
         return None;
     }
-    let mut world = World::new(image, toggled)?;
+    let mut world = World::new(image, &search.toggled())?;
     let entry = image.base.wrapping_add(u64::from(image.pe.entry_point));
     let arguments = [world.objects.driver, world.objects.registry_path];
     let ended = world.call(entry, &arguments, budget);
@@ -95,7 +85,7 @@ fn attempt(
         returned,
         instructions: world.emulator.steps,
         stub_calls: world.stub_calls,
-        changed: changed.map(|u| u.name),
+        changed: search.trial.as_ref().map(|u| u.name.clone()),
         stopped_at,
         chosen: false,
     };
@@ -107,18 +97,43 @@ fn failed(status: Code) -> bool {
     status.0 >> 30 == 3
 }
 
-/// The call to answer otherwise, if the run failed.
-fn retry(attempt: &Attempt, before: &[Attempt], toggled: &[u32]) -> Option<Unmodelled> {
-    let error = attempt.run.returned.is_some_and(failed);
-    if !error {
-        return None;
+/// Which stub calls are answered otherwise: what helped is kept, what did not is left.
+#[derive(Default)]
+struct Search {
+    kept: Vec<u32>,
+    trial: Option<Unmodelled>,
+    /// Calls that were tried in vain, by ordinal, since something was last kept.
+    vain: Vec<u32>,
+    /// Stub calls of the best run so far, and its unmodelled ones.
+    reached: u32,
+    candidates: Vec<Unmodelled>,
+}
+
+impl Search {
+    fn toggled(&self) -> Vec<u32> {
+        self.kept.iter().copied().chain(self.trial.as_ref().map(|u| u.ordinal)).collect()
     }
-    let first = before.first().unwrap_or(attempt);
-    // The calls of the first run, last first; those tried are left out. What later runs met anew
-    // depends on the change and is not followed.
-    let tried: Vec<u32> = before.iter().flat_map(|a| a.world.toggled.iter().copied()).collect();
-    let candidates = first.world.unmodelled.iter().rev().filter(|u| u.tested);
-    candidates.filter(|u| !tried.contains(&u.ordinal) && !toggled.contains(&u.ordinal)).cloned().next()
+
+    /// Takes in a run; whether another is worth it.
+    fn next(&mut self, attempt: &Attempt) -> bool {
+        if !attempt.run.returned.is_some_and(failed) {
+            return false;
+        }
+        // Every run up to a changed answer is the same, so ordinals stay comparable.
+        if attempt.run.stub_calls > self.reached {
+            self.reached = attempt.run.stub_calls;
+            self.candidates.clone_from(&attempt.world.unmodelled);
+            self.kept.extend(self.trial.take().map(|u| u.ordinal));
+            self.vain.clear();
+        } else {
+            self.vain.extend(self.trial.take().map(|u| u.ordinal));
+        }
+        let untried = |u: &&Unmodelled| {
+            u.tested && !self.kept.contains(&u.ordinal) && !self.vain.contains(&u.ordinal)
+        };
+        self.trial = self.candidates.iter().rev().find(untried).cloned();
+        self.trial.is_some()
+    }
 }
 
 fn live(attempt: &Attempt) -> usize {
