@@ -155,7 +155,7 @@ fn output_schemas_hold_constraints_only_and_their_references_resolve() {
         // Names of the envelope's own; a payload field would be lost behind them.
         let required = schema["oneOf"][0]["required"].as_array().unwrap();
         assert_eq!(required.iter().filter(|name| *name == "status").count(), 1, "{}", entry.name);
-        for own in ["error", "next", "interrupted", "redactions", "secrets_masked"] {
+        for own in ["error", "next", "redactions", "secrets_masked"] {
             assert!(schema["oneOf"][0]["properties"].get(own).is_none(), "{own} of {}", entry.name);
         }
         let mut found = Vec::new();
@@ -297,17 +297,6 @@ fn a_coordinate_needs_its_session() {
     assert!(admit(entry, arguments(json!({ "coordinate": odd, "session_id": "s" }))).is_err());
 }
 
-/// Tools of the product that `text` names although `surface` does not serve them.
-fn leaks(text: &str, surface: &Surface) -> Vec<String> {
-    let words = text.split(|c: char| !(c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit()));
-    let spans = text.split('`').skip(1).step_by(2);
-    let named = words.filter(|word| word.contains('_')).chain(spans);
-    named
-        .filter(|name| tools::catalogue::contains(name) && !surface.serves(name))
-        .map(ToOwned::to_owned)
-        .collect()
-}
-
 #[test]
 fn prose_names_only_tools_that_are_served() {
     let session: Vec<&str> =
@@ -317,18 +306,18 @@ fn prose_names_only_tools_that_are_served() {
         let mut names = session.clone();
         names.push(entry.name);
         let surface = Surface::of(&names);
-        found.extend(leaks(&tools::instructions::instructions(&surface), &surface));
+        found.extend(tools::prose::leaks(&tools::instructions::instructions(&surface), &surface));
         for served in surface.entries() {
-            found.extend(leaks(&served.description(&surface), &surface));
-            let schema = served.input_schema();
+            found.extend(tools::prose::leaks(&served.description(&surface), &surface));
+            let schema = &served.input_schema_for(&surface);
             let mut inner = Vec::new();
             schemas(schema, &mut inner);
             let prose = inner.iter().filter_map(|map| map.get("description")?.as_str());
-            found.extend(prose.flat_map(|text| leaks(text, &surface)));
+            found.extend(prose.flat_map(|text| tools::prose::leaks(text, &surface)));
         }
     }
     assert!(found.is_empty(), "{found:?}");
-    let planted = leaks("try `registers` or crash_triage", &Surface::of(&session));
+    let planted = tools::prose::leaks("try `registers` or crash_triage", &Surface::of(&session));
     assert_eq!(planted, ["crash_triage", "registers"]);
 }
 
