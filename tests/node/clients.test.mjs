@@ -115,7 +115,11 @@ async function everyTool(client, folder) {
 
 for (const [name, make] of Object.entries(clients)) {
   test(`${name}: every tool once well and once badly`, async (t) => {
-    await connected(make, binary, [], (client) => everyTool(client, dumps(t)));
+    await connected(make, binary, [], async (client) => {
+      const revision = client.getNegotiatedProtocolVersion?.();
+      if (name.endsWith("newest")) assert.equal(revision, "2026-07-28");
+      await everyTool(client, dumps(t));
+    });
   });
 
   test(`${name}: prompts, resources, completions`, async (t) => {
