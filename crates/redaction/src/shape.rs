@@ -282,8 +282,10 @@ impl<'a> Building<'a> {
             other.extend(branch.get("additionalProperties").filter(|schema| schema.is_object()));
         }
         let kind = leaf(branches);
-        let known = |kind| if kind == Leaf::Text && by_name(name) { Leaf::Verbatim } else { kind };
-        self.nodes[at].leaf = known(kind.unwrap_or(Leaf::Text));
+        self.nodes[at].leaf = match kind {
+            None | Some(Leaf::Text) if by_name(name) => Leaf::Verbatim,
+            kind => kind.unwrap_or(Leaf::Text),
+        };
         self.nodes[at].strings = kind.is_some();
         for (name, schemas) in named {
             let inner = self.node(name, &schemas, depth + 1);
