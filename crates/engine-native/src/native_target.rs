@@ -142,6 +142,12 @@ impl Memory for NativeTarget {
 }
 
 impl Target for NativeTarget {
+    fn image_facts(&self) -> Option<target::ImageFacts> {
+        match &self.core.raw {
+            RawMemory::Image { file, base } => Some(file.facts(*base)),
+            _ => None,
+        }
+    }
     fn facts(&self) -> &Facts {
         &self.facts
     }

@@ -4,12 +4,14 @@
 //! memory, [`FileImage`] one in a file. [`Pe`] holds the headers; directories are read when asked
 //! for, each bounded by its declared size and a cap.
 
+mod authenticode;
 mod coff;
 mod debug;
 mod exception;
 mod exports;
 mod field;
 mod headers;
+mod identity;
 mod imports;
 mod load_config;
 mod relocations;

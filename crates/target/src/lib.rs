@@ -16,6 +16,7 @@ pub mod execution;
 pub mod facts;
 pub mod frame;
 pub mod halt;
+mod image_facts;
 pub mod machine;
 pub mod memory;
 pub mod module;
@@ -36,6 +37,7 @@ pub use execution::{
 pub use facts::{Ability, DumpFacts, DumpFormat, Facts, Identity, OsVersion, ProcessFacts, TargetKind};
 pub use frame::{Found, Frame, FrameInfo, SourceInfo, Stack, WalkEnd};
 pub use halt::{Halt, Stop};
+pub use image_facts::{ImageFacts, ImageSection, ImageSignature, ImageSigner, ImageVersion};
 pub use machine::Machine;
 pub use memory::{Memory, MemoryExt, ReadError, ReadOutcome, RegionMemory, Space, Unreadable};
 pub use module::{Attribution, Module, PdbIdentity, SymbolState, SymbolStatus, UnloadedModule, base_name};
@@ -68,6 +70,10 @@ pub struct Reloaded {
 pub trait Target: Memory {
     fn facts(&self) -> &Facts;
     fn identity(&self) -> Identity;
+    /// What the file of an image session says of itself; `None` on every other target.
+    fn image_facts(&self) -> Option<ImageFacts> {
+        None
+    }
     /// [`Self::identity`] as the engine says it now, from its own state and never from command text
     /// (spec 20 section 2.8).
     ///
