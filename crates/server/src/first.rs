@@ -4,15 +4,19 @@
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
+use tokio_util::sync::CancellationToken;
 
 pub(crate) struct FirstRequest<T> {
     inner: T,
     begun: bool,
+    /// Cancelled when the client's end is closed, which is before the service ends: that gives
+    /// answers on their way some seconds.
+    left: CancellationToken,
 }
 
 impl<T> FirstRequest<T> {
-    pub(crate) fn new(inner: T) -> Self {
-        Self { inner, begun: false }
+    pub(crate) fn new(inner: T, left: CancellationToken) -> Self {
+        Self { inner, begun: false, left }
     }
 }
 
@@ -28,7 +32,10 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for FirstRequest<T> {
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
-            let message = self.inner.receive().await?;
+            let Some(message) = self.inner.receive().await else {
+                self.left.cancel();
+                return None;
+            };
             if self.begun || matches!(message, ClientJsonRpcMessage::Request(_)) {
                 self.begun = true;
                 return Some(message);

@@ -54,8 +54,17 @@ pub async fn serve_stdio(
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
     let (input, output) = stdio_pipes();
-    let served =
-        serve(supervisor, serving, FirstRequest::new(AsyncRwTransport::new(input, output)), stop).await;
+    let left = CancellationToken::new();
+    let transport = FirstRequest::new(AsyncRwTransport::new(input, output), left.clone());
+    let abandoning = tokio::spawn({
+        let supervisor = Arc::clone(supervisor);
+        async move {
+            left.cancelled().await;
+            supervisor.abandon().await;
+        }
+    });
+    let served = serve(supervisor, serving, transport, stop).await;
+    abandoning.abort();
     supervisor.shutdown().await;
     served
 }

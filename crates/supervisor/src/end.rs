@@ -49,7 +49,7 @@ impl Session {
     /// Says that the session is to end before it is: a batch that runs stops at its next step and
     /// cleans up, one that waits does not begin. How long the running one may still take, which is
     /// never longer than its caller was ready to wait.
-    async fn announce(&self) -> Duration {
+    pub(crate) async fn announce(&self) -> Duration {
         let Ok(answered) = self.control(Op::Abandon, Gate::Supervisor) else { return Duration::ZERO };
         let answer = tokio::time::timeout(ANNOUNCED, answered).await;
         let within = match answer {

@@ -135,6 +135,17 @@ impl Supervisor {
         engine_install::install(from, &wine::worker_folder(&self.shared.config))
     }
 
+    /// The client is gone, the sessions not yet: batches that run stop at their next step and clean up,
+    /// those that wait do not begin.
+    pub async fn abandon(&self) {
+        let clients: Vec<Arc<Client>> = lock(&self.clients).values().cloned().collect();
+        let mut tasks = tokio::task::JoinSet::new();
+        for session in clients.iter().flat_map(|client| client.held()) {
+            tasks.spawn(async move { session.announce().await });
+        }
+        tasks.join_all().await;
+    }
+
     /// Releases every session in parallel with the shutdown grace, then kills what is left.
     /// Nothing can be opened afterwards.
     pub async fn shutdown(&self) {

@@ -113,7 +113,7 @@ fn cut_50_times_on_a_live_process() {
         let running = Bench::send(&mut client, &plan);
         pause(&mut random);
         client.ok("interrupt", json!({}));
-        let report = client.answer(running)["result"]["structuredContent"].clone();
+        let report = client.answer_kept(running)["result"]["structuredContent"].clone();
         count(format!("interrupt: {}", bench.judge(number, &plan, Some(&report))));
         bench.reset(&mut client);
     }
