@@ -17,7 +17,7 @@ mod world;
 pub use entries::{Entries, Entry, EntryKind, EntrySource, discover};
 pub use framework::{Framework, Tell, framework_of, static_bind};
 pub use image::PlacedImage;
-pub use over_target::placed;
+pub use over_target::{framework_in, placed};
 pub use record::{
     Bind, Callback, Device, DispatchType, DriverConfig, FastIo, FrameworkCalls, Link, Phase, Preprocess,
     Queue, Replay, ReplayStatus, Run, StoppedAt,

@@ -51,3 +51,11 @@ pub fn placed(target: &dyn Target, module: &Module) -> Option<PlacedImage> {
     let pe = Rc::new(Pe::parse(bytes.as_ref()).ok()?);
     PlacedImage::new(pe, bytes, module.base, &module.image_name)
 }
+
+/// The framework the image `module` is written for, by its imports.
+#[must_use]
+pub fn framework_in(target: &dyn Target, module: &Module) -> Option<crate::Framework> {
+    let source = pe::MappedImage::new(target, module.base);
+    let headers = Pe::parse(&source).ok()?;
+    crate::framework_of(&headers.imports(&source))
+}

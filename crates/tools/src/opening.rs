@@ -144,6 +144,9 @@ pub struct Summary {
     pub exception: Option<ExceptionInfo>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dump: Option<DumpInfo>,
+    /// Of an image session: the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageInfo>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub can: Vec<Ability>,
     /// What a caller would assume and cannot have.
@@ -221,6 +224,38 @@ pub struct DumpInfo {
     pub comment: Option<String>,
 }
 
+/// An image file, and what a replay of its entry stands at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ImageInfo {
+    #[serde(flatten)]
+    pub facts: target::ImageFacts,
+    /// Of drivers: the entry is replayed when a tool first needs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayInfo>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct ReplayInfo {
+    pub status: ReplayState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum ReplayState {
+    OnFirstUse,
+}
+
+fn image(target: &dyn Target) -> Option<ImageInfo> {
+    let mut facts = target.image_facts()?;
+    if let Some(module) = target.modules().ok().as_ref().and_then(|modules| modules.first()) {
+        facts.framework = driver_replay::framework_in(target, module).map(|framework| framework.name);
+    }
+    let replay = facts.is_driver.then_some(ReplayInfo { status: ReplayState::OnFirstUse });
+    Some(ImageInfo { facts, replay })
+}
+
 /// The facts of an open target. One failed look-up costs one field.
 #[must_use]
 pub fn summary_of(target: &dyn Target) -> Summary {
@@ -249,6 +284,7 @@ pub fn summary_of(target: &dyn Target) -> Summary {
         bug_check: bug_check(target, kernel),
         exception: exception(target, kernel),
         dump: facts.dump.as_ref().map(dump),
+        image: image(target),
         can: target.abilities(),
         limitation: (!facts.limitations.is_empty()).then(|| facts.limitations.join("; ")),
     }

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use target::{Address, HexBytes, MemoryExt, Stop, TargetExt, Unreadable};
+use target::{Address, HexBytes, MemoryExt, Stop, Target, TargetExt, TargetKind, Unreadable};
 
 use crate::error::{Category, ToolError};
 use crate::location::{self, Coordinate};
@@ -59,6 +59,9 @@ pub(crate) struct Output {
     /// Why the byte at `stopped_at` is unreadable: `not_in_dump`, `paged_out`, ...
     #[serde(default, skip_serializing_if = "Option::is_none")]
     why: Option<String>,
+    /// Of an image: zeros among these are what the file has no bytes for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    uninitialised: bool,
 }
 
 impl Tool for ReadMemory {
@@ -97,8 +100,28 @@ impl Tool for ReadMemory {
                 Stopped::AnswerLimit => format!("\nThis answer is full; go on from {at}."),
             });
         }
+        if output.uninitialised {
+            text.push_str("\nPart of it is uninitialised data: zeros that the file does not hold.");
+        }
         text
     }
+}
+
+/// Whether the file of an image session lacks bytes between `address` and `length` further, although
+/// a section covers them.
+fn is_uninitialised(target: &dyn Target, address: u64, length: usize) -> bool {
+    if target.facts().kind != TargetKind::Image {
+        return false;
+    }
+    let Ok(Some(module)) = target.module_at(address) else { return false };
+    let Ok(headers) = pe::Pe::parse(&pe::MappedImage::new(target, module.base)) else { return false };
+    let start = address - module.base;
+    let end = start.saturating_add(length as u64);
+    headers.sections.iter().any(|section| {
+        let begin = u64::from(section.rva) + u64::from(section.raw_size);
+        let covered = u64::from(section.rva) + u64::from(section.virtual_size);
+        start < covered && begin < end && begin < covered
+    })
 }
 
 fn hex_line(address: u64, bytes: &[u8]) -> String {
@@ -173,6 +196,7 @@ fn read(job: &Job<'_>, address: u64, size: usize) -> Result<Output, ToolError> {
         stopped,
         stopped_at: stopped.map(|_| Address(address.wrapping_add(data.len() as u64))),
         why: why.map(|hole| hole.reason().to_owned()),
+        uninitialised: is_uninitialised(job.target, address, data.len()),
         data: HexBytes(data),
     })
 }

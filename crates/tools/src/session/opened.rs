@@ -37,6 +37,9 @@ impl Opened {
             ("dump", Some(true)) => &["crash_triage"],
             ("dump", Some(false)) if self.summary.exception.is_some() => &["exception_triage"],
             ("dump", Some(false)) => &["threads", "backtrace"],
+            ("image", _) if self.summary.image.as_ref().is_some_and(|image| image.facts.is_driver) => {
+                &["driver_surface", "ioctl_map", "modules"]
+            }
             ("image", _) => &["modules", "disassemble"],
             _ => &[],
         }
@@ -71,8 +74,36 @@ fn summary_lines(summary: &Summary) -> Vec<String> {
         let thread = exception.thread.map(|thread| format!(" on thread {thread}")).unwrap_or_default();
         lines.push(format!("Exception {} at {}{thread}", exception.code, exception.address));
     }
-    if let Some(count) = summary.modules_loaded {
-        lines.push(format!("{count} modules"));
+    match &summary.image {
+        Some(image) => lines.extend(image_lines(&image.facts)),
+        None => lines.extend(summary.modules_loaded.map(|count| format!("{count} modules"))),
+    }
+    lines
+}
+
+/// What the file of an image session is.
+fn image_lines(image: &target::ImageFacts) -> Vec<String> {
+    let mut lines = Vec::new();
+    let what = if image.is_driver { "Driver" } else { "Image" };
+    let entry = image.entry.map(|entry| format!(", entry {entry}")).unwrap_or_default();
+    let framework = image.framework.as_ref().map(|name| format!(", {name}")).unwrap_or_default();
+    lines.push(format!(
+        "{what} ({} subsystem{framework}), {:#x} bytes in memory, {} sections{entry}",
+        image.subsystem,
+        image.size_of_image,
+        image.sections.len()
+    ));
+    lines.extend(image.sha256.as_ref().map(|hash| format!("SHA-256 {hash}")));
+    if let Some(signature) = &image.signature {
+        let names: Vec<&str> = signature.signers.iter().map(|signer| signer.subject.as_str()).collect();
+        let digest = match signature.digest_matches {
+            Some(false) => "; it is not over these bytes",
+            _ => "",
+        };
+        lines.push(format!("Signer: {} (not verified{digest})", names.join("; ")));
+    }
+    if !image.warnings.is_empty() {
+        lines.push(format!("Odd: {}", image.warnings.join("; ")));
     }
     lines
 }
