@@ -88,13 +88,7 @@ impl Session {
     /// # Errors
     /// As there; `unsupported` where the target cannot, before anything of the line is run for a
     /// command that is not known.
-    pub fn drive(
-        &mut self,
-        target: &dyn Target,
-        text: &str,
-        live: Live<'_>,
-        halt: &Halt,
-    ) -> Result<Driven> {
+    pub fn drive(&mut self, target: &dyn Target, text: &str, live: Live<'_>, halt: &Halt) -> Result<Driven> {
         let commands = line::split(text)?;
         if commands.len() > COMMANDS_LIMIT {
             return Err(usage(format!("more than {COMMANDS_LIMIT} commands")));
@@ -186,8 +180,12 @@ impl Driving<'_> {
         for _ in 0..count {
             run.check()?;
             let bound = self.left();
-            let mut control =
-                Control { target: run.target, runs: self.live.runs, halt: run.halt, moving: self.live.moving };
+            let mut control = Control {
+                target: run.target,
+                runs: self.live.runs,
+                halt: run.halt,
+                moving: self.live.moving,
+            };
             let record = control::run(&mut control, how, bound)?;
             run.session.reset_scope();
             let going = record.reason.as_ref().is_some_and(|reason| reason.kind == control::ReasonKind::Step);
@@ -378,11 +376,7 @@ fn list(run: &mut Run<'_>) -> Result<()> {
         let enabled = if row.enabled { 'e' } else { 'd' };
         let place = row.address.map(|at| format!("{at} {}", run.target.describe(at.0)));
         let watch = row.watch.map(|w| format!(" {} {}", w.access.word(), w.size)).unwrap_or_default();
-        run.say(format!(
-            "{:>2} {enabled}{watch} {}",
-            row.id,
-            place.or(row.expression).unwrap_or_default()
-        ));
+        run.say(format!("{:>2} {enabled}{watch} {}", row.id, place.or(row.expression).unwrap_or_default()));
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use target::{Context, ContextOf, Halt, Result, Stack, Target, TargetError, View};
+use target::{Context, ContextOf, Halt, Result, Selection, Stack, Target, TargetError, TargetKind, View};
 
 use expression::TargetScope;
 
@@ -20,14 +20,35 @@ pub(crate) struct Run<'a> {
     pub(crate) session: &'a mut Session,
     pub(crate) target: &'a dyn Target,
     pub(crate) halt: &'a Halt,
+    /// The selected thread's own registers, see [`Run::own_registers`].
+    base: Option<Context>,
     text: String,
     full: bool,
 }
 
 impl<'a> Run<'a> {
     pub(crate) fn new(session: &'a mut Session, target: &'a dyn Target, halt: &'a Halt) -> Self {
-        Self { session, target, halt, text: String::new(), full: false }
+        let base = Self::own_registers(target);
+        Self { session, target, halt, base, text: String::new(), full: false }
     }
+
+    /// The registers a thread of a dump was saved with. Those stored with its exception are what other
+    /// tools show; a debugger's commands see them after `.ecxr` only.
+    fn own_registers(target: &dyn Target) -> Option<Context> {
+        if target.facts().kind != TargetKind::UserDump {
+            return None;
+        }
+        let thread = target.selection().thread?;
+        target.context(ContextOf::Thread(thread), View::Default).ok().flatten()
+    }
+
+    /// Selects, and the registers with it.
+    pub(crate) fn select(&mut self, selection: Selection) -> Result<()> {
+        self.target.select(selection)?;
+        self.base = Self::own_registers(self.target);
+        Ok(())
+    }
+
     pub(crate) fn into_text(self) -> String {
         self.text
     }
@@ -67,6 +88,9 @@ impl<'a> Run<'a> {
         self.selected_context()
     }
     pub(crate) fn selected_context(&self) -> Result<Context> {
+        if let Some(own) = &self.base {
+            return Ok(own.clone());
+        }
         self.target
             .context(ContextOf::Selected, View::Default)?
             .ok_or_else(|| TargetError::failed_because("no_context", "there are no registers on this target"))
@@ -99,7 +123,7 @@ impl<'a> Run<'a> {
     }
     pub(crate) fn scope(&self) -> TargetScope<'_> {
         TargetScope::new(self.target, self.halt)
-            .with_context(self.session.context.as_ref())
+            .with_context(self.session.context.as_ref().or(self.base.as_ref()))
             .with_user_registers(&self.session.user_registers)
     }
 }

@@ -1,6 +1,6 @@
 //! `~`: threads (processors of a kernel target), and commands on each of them.
 
-use target::{ContextOf, Result, Selection, TargetError, Thread, View};
+use target::{Result, Selection, TargetError, Thread};
 
 use crate::catalog;
 use crate::notation::known_place;
@@ -127,14 +127,15 @@ fn details(run: &mut Run<'_>, thread: &Thread) {
 }
 
 fn switch(run: &mut Run<'_>, thread: &Thread) -> Result<()> {
-    run.target.select(selection_of(run, thread))?;
+    run.select(selection_of(run, thread))?;
     run.session.reset_scope();
-    match run.target.context(ContextOf::Selected, View::Default)? {
-        Some(context) => registers::block(run, &context),
-        None => {
+    match run.selected_context() {
+        Ok(context) => registers::block(run, &context),
+        Err(TargetError::Failed { reason: Some("no_context"), .. }) => {
             run.say("(no registers are recorded for it)");
             Ok(())
         }
+        Err(error) => Err(error),
     }
 }
 
@@ -154,10 +155,9 @@ fn on_each(run: &mut Run<'_>, threads: &[Thread], command: &str) -> Result<()> {
         let header = row(run, thread);
         run.say("");
         run.say(header);
-        let outcome =
-            run.check().and_then(|()| run.target.select(wanted)).and_then(|()| serve(run, arguments));
+        let outcome = run.check().and_then(|()| run.select(wanted)).and_then(|()| serve(run, arguments));
         run.session.reset_scope();
-        let restored = run.target.select(selection);
+        let restored = run.select(selection);
         match outcome.and(restored) {
             Ok(()) => {}
             Err(error) if is_stop(&error) => {
