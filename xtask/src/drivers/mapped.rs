@@ -31,7 +31,7 @@ pub(crate) struct Mapped {
 pub(crate) fn ask(program: &Path, image: &Path) -> Result<Mapped> {
     let started = Instant::now();
     let output = Command::new(program)
-        .args(["call", "ioctl_map", "max_codes=4096", "--structured", "--dump"])
+        .args(["call", "ioctl_map", "--structured", "--dump"])
         .arg(image)
         .output()
         .with_context(|| program.display().to_string())?;
@@ -41,10 +41,10 @@ pub(crate) fn ask(program: &Path, image: &Path) -> Result<Mapped> {
         bail!("ioctl_map: {}", said.lines().next().unwrap_or("no answer"));
     }
     let answer: Value = serde_json::from_slice(&output.stdout)?;
-    let single = std::slice::from_ref(&answer);
-    let maps = answer["maps"].as_array().map_or(single, Vec::as_slice);
     let mut mapped = Mapped { complete: true, code_proved: true, took, ..Mapped::default() };
-    for map in maps {
+    // The first routine's map is the answer itself; the others' stand beside it.
+    mapped.add(&answer)?;
+    for map in answer["maps"].as_array().map_or(&[][..], Vec::as_slice) {
         mapped.add(map)?;
     }
     Ok(mapped)

@@ -37,6 +37,9 @@ pub(crate) struct Table {
     /// Sweep again what was swept before.
     #[arg(long)]
     fresh: bool,
+    /// Without the sweeps: the specification's rows alone.
+    #[arg(long)]
+    no_sweep: bool,
     /// Without Wine.
     #[arg(long)]
     no_wine: bool,
@@ -65,6 +68,7 @@ pub(crate) fn run(chore: Drivers) -> Result<()> {
             };
             table::print(&table::Asked {
                 fresh: asked.fresh,
+                sweep: !asked.no_sweep,
                 wine: !asked.no_wine,
                 every_build: asked.every_build,
                 program,
@@ -84,6 +88,7 @@ pub(crate) fn check() -> Result<()> {
     build::run(true, &[])?;
     table::print(&table::Asked {
         fresh: false,
+        sweep: true,
         wine: true,
         every_build: false,
         program: Some(table::program(&root())?),

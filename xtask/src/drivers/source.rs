@@ -67,11 +67,15 @@ pub(crate) struct Row {
     pub(crate) unproved: BTreeSet<u32>,
     /// Codes that arrive on another way than the device-control routine; they may be reported or not.
     pub(crate) elsewhere: BTreeSet<u32>,
+    /// Codes that are not in ARM64 builds.
+    pub(crate) x86_only: BTreeSet<u32>,
     pub(crate) default: u32,
     /// The map need not be complete.
     pub(crate) may_be_incomplete: bool,
     /// The map must say that something was not followed.
     pub(crate) unresolved: bool,
+    /// More codes than a list holds: the count is exact and the map not complete.
+    pub(crate) capped: bool,
     /// The code is not provably the caller's.
     pub(crate) not_proved: bool,
 }
@@ -151,13 +155,15 @@ impl Row {
             "codes" => self.accepted.extend(codes()?),
             "pattern" | "dense" => self.accepted.extend(expanded(key, &codes()?)?),
             "unproved" => self.unproved.extend(codes()?),
-            "worker" | "in_caller_context" => self.elsewhere.extend(codes()?),
+            "worker" => self.elsewhere.extend(codes()?),
+            "x86_only" => self.x86_only.extend(codes()?),
             "refused" => {
                 for word in words {
                     self.refused.extend([pair(word, '=')?]);
                 }
             }
             "default" => self.default = *codes()?.first().context("default: a status")?,
+            "capped" => self.capped = true,
             "loop" => self.may_be_incomplete = true,
             "unresolved" => (self.unresolved, self.may_be_incomplete) = (true, true),
             "proved" => self.not_proved = words == ["no"],
@@ -213,7 +219,9 @@ fn variant(word: &str) -> Result<Variant> {
 fn directive(line: &str) -> Option<Option<(&str, Vec<&str>)>> {
     let text = line.strip_prefix("//").or_else(|| line.strip_prefix('#'))?.trim();
     Some(text.split_once(':').and_then(|(key, words)| {
-        key.bytes().all(|b| b.is_ascii_lowercase()).then(|| (key, words.split_whitespace().collect()))
+        key.bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+            .then(|| (key, words.split_whitespace().collect()))
     }))
 }
 
