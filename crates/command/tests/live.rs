@@ -87,7 +87,7 @@ fn it_moves_and_says_where_it_stopped() {
     let session = &mut Session::new();
     let driven = drive(&target, session, "t 2").unwrap();
     assert!(driven.stop.is_some() && driven.output.text.contains("0x0000000000001005"), "{driven:?}");
-    let driven = drive(&target, session, "bp app+20; g; bl").unwrap();
+    let driven = drive(&target, session, "bp 1020; g; bl").unwrap();
     assert!(
         driven.output.text.contains("breakpoint 0") && driven.output.text.contains(" 0 e 0x0000000000001020"),
         "{driven:?}"
