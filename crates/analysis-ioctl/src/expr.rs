@@ -65,6 +65,8 @@ pub enum Symbol {
     UserBuffer,
     SystemBuffer,
     Mdl,
+    /// The system address of the request's MDL.
+    MdlBuffer,
     Queue,
     Request,
     /// The array of KMDF functions.
@@ -138,6 +140,11 @@ pub enum Node {
         a: Expr,
         b: Expr,
     },
+    /// `size` bytes that the caller controls, at `a`, zero-extended (taint analysis only).
+    User {
+        size: u8,
+        a: Expr,
+    },
     /// Only the low `bits` bits are known: those of `a`.
     Partial {
         bits: u8,
@@ -152,6 +159,8 @@ struct Facts {
     may: u64,
     size: u16,
     depends: Option<Variable>,
+    /// Bytes the caller controls went in.
+    user: bool,
 }
 
 /// The arena all expressions of one analysis live in.
@@ -172,7 +181,7 @@ impl Exprs {
     /// An empty arena for a machine whose addresses have `pointer` bits.
     #[must_use]
     pub fn new(pointer: u8) -> Self {
-        let nothing = Facts { may: u64::MAX, size: 1, depends: None };
+        let nothing = Facts { may: u64::MAX, size: 1, depends: None, user: false };
         Self {
             nodes: vec![(Node::Unknown, nothing), (Node::Lost, nothing)],
             unique: HashMap::default(),
@@ -186,7 +195,9 @@ impl Exprs {
     }
 
     fn facts(&self, expr: Expr) -> Facts {
-        self.nodes.get(expr.0 as usize).map_or(Facts { may: u64::MAX, size: 1, depends: None }, |n| n.1)
+        self.nodes
+            .get(expr.0 as usize)
+            .map_or(Facts { may: u64::MAX, size: 1, depends: None, user: false }, |n| n.1)
     }
 
     /// Bits of the value that may be set.
@@ -199,6 +210,12 @@ impl Exprs {
     #[must_use]
     pub fn variable(&self, expr: Expr) -> Option<Variable> {
         self.facts(expr).depends
+    }
+
+    /// Whether bytes the caller controls went into the value.
+    #[must_use]
+    pub fn from_user(&self, expr: Expr) -> bool {
+        self.facts(expr).user
     }
 
     /// Whether the value comes from the (traced) control code, modelled or not.
@@ -249,17 +266,22 @@ impl Exprs {
     }
 
     fn derive(&self, node: &Node) -> Facts {
-        let leaf = |may| Facts { may, size: 1, depends: None };
+        let leaf = |may| Facts { may, size: 1, depends: None, user: false };
         match *node {
             Node::Unknown | Node::Lost | Node::Stack(_) | Node::Symbol(_) => leaf(u64::MAX),
             Node::Const(value) => leaf(value),
-            Node::Variable(v) => Facts { may: u64::from(u32::MAX), size: 1, depends: Some(v) },
+            Node::Variable(v) => Facts { may: u64::from(u32::MAX), size: 1, depends: Some(v), user: false },
+            // A leaf: its address is where it came from, not a part of its value.
+            Node::User { size, .. } => {
+                Facts { may: ones(size.saturating_mul(8)), size: 1, depends: None, user: true }
+            }
             Node::Binary { op, width, a, b } => {
                 let (fa, fb) = (self.facts(a), self.facts(b));
                 Facts {
                     may: self.may_binary(op, width, a, b),
                     size: fa.size.saturating_add(fb.size).saturating_add(1),
                     depends: fa.depends.or(fb.depends),
+                    user: fa.user || fb.user,
                 }
             }
             Node::Unary { width, a, .. } => self.above(a, ones(width)),
@@ -275,6 +297,7 @@ impl Exprs {
                     may: fa.may | fb.may,
                     size: fa.size.saturating_add(fb.size).saturating_add(1),
                     depends: Some(variable),
+                    user: fa.user || fb.user,
                 }
             }
             Node::Partial { a, .. } => self.above(a, u64::MAX),
@@ -283,7 +306,7 @@ impl Exprs {
 
     fn above(&self, a: Expr, may: u64) -> Facts {
         let facts = self.facts(a);
-        Facts { may, size: facts.size.saturating_add(1), depends: facts.depends }
+        Facts { may, size: facts.size.saturating_add(1), depends: facts.depends, user: facts.user }
     }
 
     fn may_binary(&self, op: Op, width: u8, a: Expr, b: Expr) -> u64 {

@@ -20,6 +20,8 @@ pub const MAX_SWEEPS: usize = 64;
 
 /// What happens at instructions, told to whoever looks at the settled states.
 pub trait Visitor {
+    /// Any instruction, before it runs.
+    fn instruction(&mut self, _pass: &mut Pass<'_>, _instruction: &Decoded, _state: &State) {}
     /// A call, before it is made.
     fn call(&mut self, _pass: &mut Pass<'_>, _call: &Decoded, _callee: Callee, _state: &State) {}
     /// A conditional branch in block `block`; `landings` are where its edges go.
@@ -57,6 +59,14 @@ pub struct Flow {
 }
 
 impl Flow {
+    /// The blocks of `listing` without any state: for walking paths one by one.
+    #[must_use]
+    pub fn unsolved(listing: Listing) -> Self {
+        let blocks = Blocks::of(&listing);
+        let count = blocks.blocks.len();
+        Self { listing, blocks, entries: vec![None; count], settled: true, stopped: None }
+    }
+
     /// Propagates `entry` from the listing's entry until nothing changes, at most `sweeps` times.
     #[must_use]
     pub fn solve(pass: &mut Pass<'_>, listing: Listing, entry: &State, sweeps: usize, halt: &Halt) -> Self {
@@ -152,6 +162,7 @@ impl Flow {
         state: &mut State,
         visitor: &mut dyn Visitor,
     ) {
+        visitor.instruction(pass, instruction, state);
         if let Transfer::Call(target) = instruction.transfer {
             if target == Some(instruction.end()) {
                 // `call $+5`: a push.
@@ -178,6 +189,9 @@ impl Flow {
         let successor = |wanted: Edge| {
             self.blocks.blocks[block].successors.iter().find(|(_, edge)| *edge == wanted).map(|(to, _)| *to)
         };
+        if !matches!(instruction.transfer, Transfer::Fallthrough | Transfer::Call(_)) {
+            visitor.instruction(pass, instruction, &state);
+        }
         match instruction.transfer {
             Transfer::Branch(target) => {
                 pass.step(instruction, &mut state);

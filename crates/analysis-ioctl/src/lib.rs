@@ -18,4 +18,5 @@ pub mod semantics;
 pub mod set;
 pub mod solve;
 pub mod state;
+pub mod taint;
 pub mod verify;

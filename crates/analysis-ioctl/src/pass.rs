@@ -34,6 +34,8 @@ pub struct Pass<'a> {
     pub major: u8,
     /// Slots through which CFG checks and makes calls (load config).
     pub guard: Guard,
+    /// Reads of the caller's buffers give [`crate::expr::Node::User`] values.
+    pub tainting: bool,
     /// Constants stored in the driver object: offset, value.
     pub installed: Vec<(i64, u64)>,
     candidates: HashMap<u64, Variable>,
@@ -66,6 +68,7 @@ impl<'a> Pass<'a> {
             framework: None,
             major,
             guard,
+            tainting: false,
             installed: Vec::new(),
             candidates: HashMap::new(),
             small_callees: HashMap::new(),

@@ -2,6 +2,7 @@
 
 mod condition;
 
+pub(crate) use condition::nzcv_holds;
 pub use condition::{Comparison, Conditional, Current, Kind, Outcome, Truth, holds};
 
 use std::collections::HashMap;

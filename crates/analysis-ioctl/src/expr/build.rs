@@ -139,6 +139,14 @@ impl Exprs {
         }
     }
 
+    /// `size` bytes at `a` that the caller controls.
+    pub fn user(&mut self, a: Expr, size: u8) -> Expr {
+        match self.node(a) {
+            Node::Unknown | Node::Lost | Node::Partial { .. } => Expr::UNKNOWN,
+            _ => self.intern(Node::User { size, a }),
+        }
+    }
+
     pub fn select(&mut self, variable: Variable, set: Set, a: Expr, b: Expr) -> Expr {
         if (a == b && self.is_definite(a)) || set == Set::ALL {
             return a;

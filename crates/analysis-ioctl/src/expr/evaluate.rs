@@ -62,7 +62,12 @@ impl Exprs {
             }
             Node::Load { size, a } => constants(at(a)?, size)?,
             Node::Select { set, a, b, .. } => at(if sets.contains(set, value) { a } else { b })?,
-            Node::Unknown | Node::Lost | Node::Stack(_) | Node::Symbol(_) | Node::Partial { .. } => {
+            Node::Unknown
+            | Node::Lost
+            | Node::Stack(_)
+            | Node::Symbol(_)
+            | Node::User { .. }
+            | Node::Partial { .. } => {
                 return None;
             }
         })

@@ -42,6 +42,35 @@ pub(crate) mod framework {
     pub const REQUEST_COMPLETE_WITH_INFORMATION: u16 = 265;
     pub const REQUEST_GET_PARAMETERS: u16 = 266;
     pub const REQUEST_WDM_GET_IRP: u16 = 285;
+
+    /// Arguments of the functions a request handler calls most, the driver's globals included
+    /// (wdfrequest.h): stdcall on x86.
+    pub(crate) fn arguments(index: u16) -> Option<u32> {
+        Some(match index {
+            // WdfRequestGetFileObject, GetRequestorMode, WdmGetIrp.
+            277 | 280 | 285 => 2,
+            REQUEST_COMPLETE | REQUEST_GET_PARAMETERS => 3,
+            REQUEST_COMPLETE_WITH_PRIORITY | REQUEST_COMPLETE_WITH_INFORMATION => 4,
+            // WdfRequestRetrieveInputMemory, OutputMemory, InputWdmMdl, OutputWdmMdl.
+            267 | 268 | 271 | 272 => 3,
+            // WdfRequestRetrieveInputBuffer, OutputBuffer, UnsafeUserInputBuffer, UnsafeUserOutputBuffer,
+            // ProbeAndLockUserBufferForRead, ForWrite.
+            269 | 270 | 273 | 274 | 278 | 279 => 5,
+            _ => return None,
+        })
+    }
+}
+
+/// What a call hands out of the request's buffers.
+enum Given {
+    Result(Expr),
+    /// A pointer, and perhaps its length, stored in stack slots.
+    Buffer {
+        at: i64,
+        length_at: Option<i64>,
+        value: Expr,
+        length: Expr,
+    },
 }
 
 /// What a call or tail jump goes to.
@@ -137,6 +166,7 @@ impl Pass<'_> {
         {
             return;
         }
+        let given = if self.tainting { self.gives(callee, state) } else { None };
         let parameters = match callee {
             Callee::Framework(framework::REQUEST_GET_PARAMETERS) => Some(argument(self, 2, state)),
             _ => None,
@@ -157,6 +187,52 @@ impl Pass<'_> {
         if self.machine == Machine::X86 {
             self.pop_arguments(callee, state);
         }
+        match given {
+            Some(Given::Result(value)) => state.set_register(self.result_register(), value),
+            Some(Given::Buffer { at, length_at, value, length }) => {
+                let pointer = self.layout.pointer;
+                state.store(Place::Stack(at), pointer, value);
+                if let Some(length_at) = length_at {
+                    state.store(Place::Stack(length_at), pointer, length);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// What a call hands out of the request's buffers.
+    fn gives(&mut self, callee: Callee, state: &State) -> Option<Given> {
+        let index = match callee {
+            Callee::Import(slot) => {
+                let name = self.import_name(slot)?;
+                let maps = matches!(name, "MmMapLockedPagesSpecifyCache" | "MmMapLockedPages");
+                let mdl = self.solver.exprs.symbol(Symbol::Mdl);
+                if !maps || argument(self, 0, state) != mdl {
+                    return None;
+                }
+                return Some(Given::Result(self.solver.exprs.symbol(Symbol::MdlBuffer)));
+            }
+            Callee::Framework(index) => index,
+            _ => return None,
+        };
+        let (buffer, length) = match index {
+            269 => (Symbol::SystemBuffer, Variable::INPUT_LENGTH),
+            270 => (Symbol::SystemBuffer, Variable::OUTPUT_LENGTH),
+            273 => (Symbol::Type3InputBuffer, Variable::INPUT_LENGTH),
+            274 => (Symbol::UserBuffer, Variable::OUTPUT_LENGTH),
+            _ => return None,
+        };
+        let (out, out_length) = (argument(self, 3, state), argument(self, 4, state));
+        let at = |pass: &Self, e| match pass.solver.exprs.node(e) {
+            Node::Stack(offset) => Some(offset),
+            _ => None,
+        };
+        Some(Given::Buffer {
+            at: at(self, out)?,
+            length_at: at(self, out_length),
+            value: self.solver.exprs.symbol(buffer),
+            length: self.solver.exprs.var(length),
+        })
     }
 
     /// Stack addresses the callee can see: in argument registers and stored in outgoing slots.
@@ -223,8 +299,8 @@ impl Pass<'_> {
         let bytes = match callee {
             Callee::Local(entry) => self.pops(entry),
             Callee::Import(slot) => self.import_name(slot).and_then(names::popped),
-            // KMDF functions are stdcall of 1 to 8 arguments; nothing here says how many.
-            Callee::Framework(_) | Callee::Indirect(_) | Callee::GuardCheck => None,
+            Callee::Framework(index) => framework::arguments(index).map(|count| count * 4),
+            Callee::Indirect(_) | Callee::GuardCheck => None,
         };
         let top = match bytes {
             Some(bytes) => {

@@ -105,6 +105,9 @@ impl Pass<'_> {
             }
             _ => {}
         }
+        if self.tainting && self.is_users(address) {
+            return self.solver.exprs.user(address, size);
+        }
         let (base, offset) = self.solver.exprs.split(address);
         match self.solver.exprs.node(base) {
             Node::Symbol(symbol) => self.load_field(symbol, offset, size, state),
@@ -112,6 +115,36 @@ impl Pass<'_> {
             _ if self.solver.exprs.variable(address).is_some() => self.solver.exprs.load(address, size),
             _ => Expr::UNKNOWN,
         }
+    }
+
+    /// Whether `address` is in memory whose content the caller controls: one of the request's buffers,
+    /// or behind a pointer that came from one. An index into the image's own tables is not.
+    pub(crate) fn is_users(&self, address: Expr) -> bool {
+        let exprs = &self.solver.exprs;
+        if let Some(base) = self.buffer_of(address) {
+            return base != Symbol::Irp;
+        }
+        let (_, offset) = exprs.split(address);
+        exprs.from_user(address) && !self.image.contains(offset as u64)
+    }
+
+    /// The request's buffer that `address` points into.
+    pub(crate) fn buffer_of(&self, address: Expr) -> Option<Symbol> {
+        let exprs = &self.solver.exprs;
+        let mut stack = vec![address];
+        for _ in 0..64 {
+            match exprs.node(stack.pop()?) {
+                Node::Symbol(
+                    symbol @ (Symbol::SystemBuffer
+                    | Symbol::Type3InputBuffer
+                    | Symbol::UserBuffer
+                    | Symbol::MdlBuffer),
+                ) => return Some(symbol),
+                Node::Binary { op: Op::Add, a, b, .. } => stack.extend([a, b]),
+                _ => {}
+            }
+        }
+        None
     }
 
     fn load_constant(&mut self, at: u64, size: u8, state: &State) -> Expr {

@@ -291,7 +291,7 @@ fn mirrored(kind: Kind, condition: Condition) -> Option<Condition> {
 }
 
 /// Whether an ARM64 condition holds of literal flags: N 8, Z 4, C 2, V 1.
-fn nzcv_holds(condition: Condition, nzcv: u8) -> bool {
+pub(crate) fn nzcv_holds(condition: Condition, nzcv: u8) -> bool {
     let (n, z, c, v) = (nzcv & 8 != 0, nzcv & 4 != 0, nzcv & 2 != 0, nzcv & 1 != 0);
     match condition {
         Condition::Equal => z,

@@ -1,24 +1,29 @@
 //! The test drivers, every build of each, against what their sources say (and the brute-force sweep
 //! proved): the set of control codes, exactly.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, unreachable_pub)]
 
 mod expectation;
+mod findings;
+mod rows;
+mod samples;
 
-use analysis_ioctl::analysis::{Findings, Question, analyse};
-use analysis_ioctl::discover::{EntryPoint, static_entries};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use analysis_ioctl::analysis::{Convention, Findings, Question, analyse};
 use analysis_ioctl::map::{CodeRow, IoctlMap, MapRequest, map_entry};
-use analysis_ioctl::pass::Pass;
+use analysis_ioctl::pass::{FrameworkTable, Pass};
 use analysis_ioctl::set::Set;
 use code_flow::{CodeImage, Origin, Whole};
+use driver_replay::{Bind, Entries, Entry, EntryKind, PlacedImage, discover};
 use expectation::{Expectation, folder};
 use target::Halt;
 
 const BUILDS: [&str; 7] =
     ["x64-gcc-o0", "x64-gcc-o2", "x64-gcc-os", "x64-clang", "x86-gcc", "x86-clang", "arm64-clang"];
 
-fn open(bytes: Vec<u8>) -> CodeImage<'static> {
-    let file = pe::FileImage::new(bytes).unwrap();
-    let module = target::Module {
+fn module(file: &pe::FileImage<Vec<u8>>) -> target::Module {
+    target::Module {
         name: "driver".into(),
         image_name: "driver.sys".into(),
         image_path: "driver.sys".into(),
@@ -29,23 +34,66 @@ fn open(bytes: Vec<u8>) -> CodeImage<'static> {
         pdb: None,
         user_mode: None,
         file_version: None,
-    };
-    CodeImage::open(&module, Box::new(Whole(file, Origin::ImageFile))).unwrap()
+    }
+}
+
+fn open(bytes: Vec<u8>) -> CodeImage<'static> {
+    let file = pe::FileImage::new(bytes).unwrap();
+    CodeImage::open(&module(&file), Box::new(Whole(file, Origin::ImageFile))).unwrap()
 }
 
 fn driver(build: &str, id: &str) -> Option<CodeImage<'static>> {
-    let path = folder().join("bin").join(build).join(format!("{id}.sys"));
-    std::fs::read(path).ok().map(open)
+    std::fs::read(path(build, id)).ok().map(open)
 }
 
-fn question(entry: EntryPoint) -> Question {
-    Question {
-        entry: entry.address,
-        convention: entry.convention,
+fn path(build: &str, id: &str) -> std::path::PathBuf {
+    folder().join("bin").join(build).join(format!("{id}.sys"))
+}
+
+/// Entries as DriverEntry installs them when it is run.
+fn replayed(bytes: Vec<u8>) -> Entries {
+    let file = Rc::new(pe::FileImage::new(bytes).unwrap());
+    let placed = PlacedImage::of_file(file, None, "driver.sys").unwrap();
+    let replay = driver_replay::replay(&placed, &Halt::unbounded());
+    discover(&placed, &replay)
+}
+
+fn request(entry: &Entry, bind: Option<&Bind>) -> MapRequest {
+    let convention = match entry.kind {
+        EntryKind::Wdm | EntryKind::WdfPreprocess => Convention::Wdm,
+        EntryKind::FastIo => Convention::FastIo,
+        EntryKind::WdfDeviceControl | EntryKind::WdfInternalDeviceControl => Convention::WdfDeviceControl,
+        EntryKind::WdfDefault => Convention::WdfDefault,
+        EntryKind::WdfInCallerContext => Convention::WdfInCallerContext,
+    };
+    MapRequest {
+        convention: Some(convention),
         major: entry.major,
-        framework: None,
+        framework: bind.map(|bind| FrameworkTable {
+            table: bind.function_table.0,
+            pointer: bind.table_is_pointer,
+            count: bind.function_count,
+        }),
+        max_codes: 4096,
+        ..MapRequest::at(entry.address.0)
+    }
+}
+
+/// The request of the driver's first entry.
+fn first_request(build: &str, id: &str) -> MapRequest {
+    let found = replayed(std::fs::read(path(build, id)).unwrap());
+    let first = found.entries.first().unwrap_or_else(|| panic!("{build}/{id} has no entry"));
+    request(first, found.bind.as_ref())
+}
+
+fn question(request: &MapRequest) -> Question {
+    Question {
+        entry: request.entry,
+        convention: request.convention.unwrap(),
+        major: request.major,
+        framework: request.framework,
         descend: true,
-        sweeps: 64,
+        sweeps: request.sweeps,
     }
 }
 
@@ -71,13 +119,11 @@ fn doubts(found: &Findings) -> Vec<String> {
 }
 
 /// What is wrong with one driver, `None` when nothing is.
-fn check(expected: &Expectation, image: &CodeImage<'_>) -> Option<String> {
+fn check(expected: &Expectation, image: &CodeImage<'_>, request: &MapRequest) -> Option<String> {
     let halt = Halt::unbounded();
-    let installed = static_entries(image, &halt);
-    let Some(&entry) = installed.entries.first() else { return Some("no entry found".into()) };
     let constants = |address: u64, size: u8| image.constant(address, usize::from(size));
-    let mut pass = Pass::new(image, &constants, entry.major);
-    let found = analyse(&mut pass, question(entry), &halt);
+    let mut pass = Pass::new(image, &constants, request.major);
+    let found = analyse(&mut pass, question(request), &halt);
     let doubts = doubts(&found);
     let wanted = expected.set(&mut pass.solver.sets);
     let proved = !expected.has("proved");
@@ -121,18 +167,16 @@ fn check(expected: &Expectation, image: &CodeImage<'_>) -> Option<String> {
 }
 
 /// The map as it is served.
-fn map(image: &CodeImage<'_>, entry: EntryPoint) -> IoctlMap {
-    let request = MapRequest {
-        convention: Some(entry.convention),
-        major: entry.major,
-        max_codes: 4096,
-        ..MapRequest::at(entry.address)
-    };
-    map_entry(image, &request, &Halt::unbounded()).map
+fn map(image: &CodeImage<'_>, request: &MapRequest) -> IoctlMap {
+    map_entry(image, request, &Halt::unbounded()).map
 }
 
-fn first_entry(image: &CodeImage<'_>) -> Option<EntryPoint> {
-    static_entries(image, &Halt::unbounded()).entries.first().copied()
+fn driver_map(build: &str, id: &str) -> IoctlMap {
+    map(&driver(build, id).unwrap(), &first_request(build, id))
+}
+
+fn codes(map: &IoctlMap) -> BTreeSet<u32> {
+    map.codes.iter().map(|row| row.code.0).collect()
 }
 
 fn row(map: &IoctlMap, code: u32) -> &CodeRow {
@@ -147,8 +191,9 @@ fn the_second_interpreter_agrees() {
     for expected in Expectation::all() {
         for build in BUILDS {
             let Some(image) = driver(build, &expected.id) else { continue };
-            let Some(entry) = first_entry(&image) else { continue };
-            let map = map(&image, entry);
+            let found = replayed(std::fs::read(path(build, &expected.id)).unwrap());
+            let Some(entry) = found.entries.first() else { continue };
+            let map = map(&image, &request(entry, found.bind.as_ref()));
             if !map.disputed.is_empty() {
                 failures.push(format!("{build}/{}: disputed {:?}", expected.id, map.disputed.first()));
             }
@@ -176,8 +221,7 @@ fn the_second_interpreter_agrees() {
 #[test]
 fn lengths_and_refusals_of_d07() {
     for build in BUILDS {
-        let Some(image) = driver(build, "d07") else { continue };
-        let map = map(&image, first_entry(&image).unwrap());
+        let map = driver_map(build, "d07");
         let exact = row(&map, 0x22_2000);
         assert_eq!(exact.in_size, Some(32), "{build}: {exact:?}");
         assert!(exact.evidence.iter().any(|e| e.field == "input" && e.value == 32), "{build}: {exact:?}");
@@ -202,7 +246,7 @@ fn every_driver_has_the_codes_its_source_says() {
         for build in BUILDS {
             let Some(image) = driver(build, &expected.id) else { continue };
             checked += 1;
-            if let Some(failure) = check(&expected, &image) {
+            if let Some(failure) = check(&expected, &image, &first_request(build, &expected.id)) {
                 failures.push(format!("{build}/{}: {failure}", expected.id));
             }
         }
