@@ -8,6 +8,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let pe = image.pe();
     let _ = (pe.exports(&image), pe.imports(&image), pe.pdb(&image), pe.version(&image));
     let _ = (pe.load_config(&image), pe.relocations(&image, 0, 0x1_0000), pe.export_name(&image));
+    let _ = image.facts(pe.image_base);
     let mut buffer = [0; 256];
     for section in pe.sections.iter().take(8) {
         let _ = image.read_rva(section.rva, &mut buffer);

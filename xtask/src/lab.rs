@@ -73,6 +73,7 @@ pub(crate) fn set_up() -> Result<()> {
     shim("x86_64-w64-mingw32-gcc", "shim-x64")?;
     shim("i686-w64-mingw32-gcc", "shim-x86")?;
     prefix()?;
+    crate::pydivert::set_up()?;
     println!("lab: ready in {}", folder().display());
     Ok(())
 }
@@ -104,7 +105,7 @@ fn verified(folder: &Path, engine: &Engine) -> bool {
     engine.dlls.iter().all(|(name, wanted)| sha256(&folder.join(name)).is_ok_and(|have| have == *wanted))
 }
 
-fn sha256(path: &Path) -> Result<String> {
+pub(crate) fn sha256(path: &Path) -> Result<String> {
     let text = output(Command::new("sha256sum").arg(path))?;
     Ok(text.split_whitespace().next().unwrap_or_default().to_owned())
 }

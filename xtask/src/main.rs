@@ -10,6 +10,7 @@ mod live;
 mod object_fixture;
 mod prerequisite;
 mod process;
+mod pydivert;
 mod suite;
 mod tables;
 mod windows;
