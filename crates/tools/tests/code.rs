@@ -73,7 +73,9 @@ fn references_to_an_address() {
 #[test]
 fn a_place_is_an_address_or_a_module_and_an_rva() {
     let target = driver("x64-clang", "d29");
-    for args in [json!({}), json!({ "module": "d29" }), json!({ "address": "0x1", "module": "d29", "rva": "0x1" })] {
+    for args in
+        [json!({}), json!({ "module": "d29" }), json!({ "address": "0x1", "module": "d29", "rva": "0x1" })]
+    {
         let error = call(&*target, "xrefs_to", args).unwrap_err();
         assert_eq!(error.category, tools::Category::InvalidArgument);
     }
@@ -114,7 +116,8 @@ fn hazards_of_a_driver() {
     let target = driver("x64-clang", "d26");
     let (data, text) = call(&*target, "driver_hazards", json!({})).unwrap();
     let sinks = data["sinks"].as_array().unwrap();
-    let calls = |name: &str| sinks.iter().find(|s| s["name"] == name).map(|s| s["call_site_count"].as_u64().unwrap());
+    let calls =
+        |name: &str| sinks.iter().find(|s| s["name"] == name).map(|s| s["call_site_count"].as_u64().unwrap());
     assert_eq!(calls("ExAllocatePoolWithTag"), Some(1));
     assert_eq!(calls("MmMapIoSpace"), Some(1));
     assert_eq!(calls("PsLookupProcessByProcessId"), Some(0));
@@ -134,11 +137,16 @@ fn hazards_of_a_driver() {
 fn shared_drivers_are_read_whole() {
     let Some(folder) = test_data::shared() else { return };
     let target = image(&folder.join("drivers/sioctl_x64.sys"));
-    let (data, text) = call(&*target, "driver_hazards", json!({ "sections": ["sinks", "privileged", "mitigations"] })).unwrap();
+    let (data, text) =
+        call(&*target, "driver_hazards", json!({ "sections": ["sinks", "privileged", "mitigations"] }))
+            .unwrap();
     assert_eq!(data["complete"], true, "{text}");
     let sinks = data["sinks"].as_array().unwrap();
     let names: Vec<&str> = sinks.iter().map(|s| s["name"].as_str().unwrap()).collect();
-    assert!(names.contains(&"MmProbeAndLockPages") && names.contains(&"MmMapLockedPagesSpecifyCache"), "{names:?}");
+    assert!(
+        names.contains(&"MmProbeAndLockPages") && names.contains(&"MmMapLockedPagesSpecifyCache"),
+        "{names:?}"
+    );
     for sink in sinks {
         println!("{} {}", sink["name"], sink["call_site_count"]);
     }

@@ -6,6 +6,9 @@
 
 mod bench;
 mod inspection;
+#[path = "../../../tools/tests/operand/mod.rs"]
+mod operand;
+mod operands;
 mod pinned;
 mod requests;
 mod session;
