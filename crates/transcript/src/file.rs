@@ -69,6 +69,14 @@ fn open(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
+/// The same, making the folder it is in.
+fn open_in_folder(path: &Path) -> io::Result<File> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder)?;
+    }
+    open(path)
+}
+
 /// Whether `file` is what standard output goes to, which carries JSON-RPC and nothing else.
 #[cfg(unix)]
 fn is_stdout(identity: &Identity) -> bool {
@@ -85,10 +93,7 @@ fn is_stdout(identity: &Identity) -> bool {
 
 impl Sink {
     pub(crate) fn open(settings: &Settings) -> io::Result<Self> {
-        if let Some(folder) = settings.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder)?;
-        }
-        let file = open(&settings.path)?;
+        let file = open_in_folder(&settings.path)?;
         // Through links, so that rotating renames the file and not a link to it.
         let path = settings.path.canonicalize().unwrap_or_else(|_| settings.path.clone());
         let identity = identity(&file, &path)?;
@@ -150,7 +155,7 @@ impl Sink {
     }
 
     fn reopen(&mut self) -> io::Result<()> {
-        let file = open(&self.path)?;
+        let file = open_in_folder(&self.path)?;
         self.identity = identity(&file, &self.path)?;
         self.file = file;
         Ok(())

@@ -52,6 +52,15 @@ struct State {
     recent: Recent,
 }
 
+impl State {
+    fn lose(&mut self, error: &io::Error) {
+        if self.lost == 0 {
+            tracing::error!(%error, "the transcript cannot be written; calls are answered without it");
+        }
+        self.lost += 1;
+    }
+}
+
 impl std::fmt::Debug for Recorder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Recorder").field("run", &self.run).finish_non_exhaustive()
@@ -146,10 +155,13 @@ impl Recorder {
     fn write(&self, client: Option<&str>, rest: &str) {
         let state = &mut *self.lock();
         // The envelope is 120 bytes or so.
-        let rotated = state.sink.ready(rest.len() + 160).unwrap_or_else(|error| {
-            tracing::debug!(%error, "the transcript was not reopened");
-            None
-        });
+        let rotated = match state.sink.ready(rest.len() + 160) {
+            Ok(rotated) => rotated,
+            Err(error) => {
+                state.seq += 1;
+                return state.lose(&error);
+            }
+        };
         let (before, mut lines) = (state.seq, String::new());
         if state.lost > 0 {
             // What was torn ends here; then how much is missing.
@@ -178,10 +190,7 @@ impl Recorder {
                 true
             }
             Err(error) => {
-                if state.lost == 0 {
-                    tracing::error!(%error, "the transcript cannot be written; calls are answered without it");
-                }
-                state.lost += 1;
+                state.lose(&error);
                 false
             }
         }

@@ -180,6 +180,22 @@ fn a_file_that_was_taken_away_is_made_again() {
     assert_eq!(lines(&path).len(), 1);
 }
 
+#[test]
+fn what_took_its_place_and_cannot_be_written_is_a_gap() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep/t");
+    let recorder = Recorder::open(Settings::at(&path), start()).unwrap();
+    std::fs::remove_dir_all(folder.path().join("deep")).unwrap();
+    std::fs::write(folder.path().join("deep"), "a file where the folder was").unwrap();
+    recorder.record(None, result(1, "lost"));
+    recorder.record(None, result(2, "lost"));
+    std::fs::remove_file(folder.path().join("deep")).unwrap();
+    recorder.record(None, result(3, "kept"));
+    let reading = Reading::of(&[path]).unwrap();
+    let seqs: Vec<u64> = reading.records.iter().map(|record| record.seq).collect();
+    assert_eq!((&reading.records[0].event, seqs), (&Event::Gap { lost: 2 }, vec![3, 4]));
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn what_cannot_be_written_costs_the_caller_nothing() {

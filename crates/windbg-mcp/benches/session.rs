@@ -173,7 +173,39 @@ fn bench_reads() {
     println!("\n1,000 read_memory of 4 KiB: p50 {p50:.3} ms, p95 {:.3} ms (bar: p50 1 ms)", times[949]);
 }
 
+/// The same page of `modules` with the redaction rules on and off, with and without a transcript.
+fn bench_egress() {
+    let Some(data) = test_data::shared() else { return };
+    let dump = data.join("kernel/triage_x64_19041_7e.dmp");
+    let folder = tempfile::tempdir().unwrap();
+    let (rules, transcript) = (folder.path().join("rules.toml"), folder.path().join("t.jsonl"));
+    let sets = r#"builtin = ["user_paths", "tokens", "private_keys", "mail", "ipv4", "ipv6"]"#;
+    std::fs::write(&rules, sets).unwrap();
+    println!("\n1,000 pages of modules, about 12 KB (bars: rules cost 5 %, a record 0.05 ms)");
+    for (name, variable) in [
+        ("plain", None),
+        ("with --redact", Some(("WINDBG_MCP_REDACT", rules.clone()))),
+        ("with a transcript", Some(("WINDBG_MCP_TRANSCRIPT", transcript.clone()))),
+        ("plain again", None),
+    ] {
+        let environment = variable.map(|(name, path)| (name.to_owned(), path.into_os_string()));
+        let mut server = Server::start_with(environment.into_iter().collect());
+        server.call("open_dump", json!({ "path": dump }));
+        let page = json!({ "limit": 36, "filter": "*" });
+        let bytes = server.call("modules", page.clone())["structuredContent"].to_string().len();
+        let mut times: Vec<f64> = (0..1000)
+            .map(|_| {
+                let started = Instant::now();
+                server.call("modules", page.clone());
+                started.elapsed().as_secs_f64() * 1e3
+            })
+            .collect();
+        println!("{name:<20} {bytes:>7} bytes  p50 {:.3} ms", median(&mut times));
+    }
+}
+
 fn main() {
+    bench_egress();
     bench_triage();
     bench_engines();
     bench_registers();
