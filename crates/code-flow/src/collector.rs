@@ -65,7 +65,7 @@ impl<'i, 'a> Collector<'i, 'a> {
             image,
             recorder: Recorder::new(image.machine),
             relocated: !image.relocations().is_empty(),
-            references: Vec::new(),
+            references: Vec::with_capacity((image.size as usize / 16).min(MAX_REFERENCES)),
             sites: Vec::new(),
             register_calls: Vec::new(),
             import_jumps: HashSet::new(),
@@ -183,15 +183,8 @@ impl<'i, 'a> Collector<'i, 'a> {
         }
     }
 
-    fn x86_imports(&mut self, instruction: &Scanned, bytes: &[u8], standing: Standing) {
+    fn x86_imports(&mut self, instruction: &Scanned, slot: Option<u64>, bytes: &[u8], standing: Standing) {
         let at = instruction.address;
-        let mut slot = None;
-        instruction.mentions(|address, mention| {
-            if mention == Mention::Accessed {
-                slot = Some(address);
-            }
-        });
-        let slot = slot.filter(|slot| self.is_slot(*slot));
         if slot.is_none() && self.loaded.is_empty() {
             return;
         }
@@ -318,18 +311,24 @@ impl Visitor for Collector<'_, '_> {
                 count += 1;
             }
         });
+        let mut slot = None;
         for (address, mention) in mentions.into_iter().flatten() {
             self.mention(instruction, address, mention, standing);
+            if mention == Mention::Accessed && self.is_slot(address) {
+                slot = Some(address);
+            }
         }
         if self.image.machine == Machine::Arm64 {
             self.arm64(instruction, standing);
         } else {
-            self.x86_imports(instruction, bytes, standing);
+            self.x86_imports(instruction, slot, bytes, standing);
         }
     }
 
     fn interrupted(&mut self) {
-        self.known = [None; 32];
+        if self.image.machine == Machine::Arm64 {
+            self.known = [None; 32];
+        }
         for gone in std::mem::take(&mut self.loaded) {
             self.site(gone.slot, gone.at, ImportUse::Read, gone.standing);
         }

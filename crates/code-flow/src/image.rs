@@ -298,6 +298,17 @@ impl<'a> CodeImage<'a> {
         }
     }
 
+    /// Notes many, by address.
+    pub(crate) fn note_starts(&self, starts: impl Iterator<Item = u64>) {
+        let starts: BTreeSet<u64> = starts.collect();
+        let mut found = self.found.borrow_mut();
+        if found.is_empty() {
+            *found = starts;
+        } else {
+            found.extend(starts);
+        }
+    }
+
     /// Starts noted so far, by address.
     #[must_use]
     pub fn found_starts(&self) -> Vec<u64> {

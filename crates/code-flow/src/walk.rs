@@ -1,8 +1,10 @@
 //! Every instruction of an image once: known functions first, by descent; then what unwind records
 //! cover; then the gaps, straight through.
 
+use std::rc::Rc;
+
 use code::record::Transfer;
-use code::{Scanned, scan};
+use code::{Scanned, Scanner, scan};
 use target::{Halt, Machine};
 
 use crate::image::CodeImage;
@@ -20,6 +22,8 @@ const COVERED: u8 = 1;
 const START: u8 = 2;
 const RECORDED: u8 = 4;
 const QUEUED: u8 = 8;
+/// Called directly: the start of a function.
+const CALLED: u8 = 16;
 
 /// What a walk meets.
 pub(crate) trait Visitor {
@@ -41,7 +45,7 @@ pub(crate) trait Visitor {
 /// A walk over one image's code.
 pub(crate) struct Walk<'i, 'a> {
     pub(crate) image: &'i CodeImage<'a>,
-    pub(crate) spans: Vec<Span>,
+    pub(crate) spans: Vec<Rc<Span>>,
     marks: Vec<Vec<u8>>,
     pub(crate) coverage: Coverage,
     halt: &'i Halt,
@@ -53,6 +57,7 @@ pub(crate) struct Walk<'i, 'a> {
 impl<'i, 'a> Walk<'i, 'a> {
     pub(crate) fn new(image: &'i CodeImage<'a>, halt: &'i Halt) -> Self {
         let (spans, coverage) = code_spans(image, halt);
+        let spans: Vec<Rc<Span>> = spans.into_iter().map(Rc::new).collect();
         let marks = spans.iter().map(|span| vec![0; span.bytes.len()]).collect();
         let mut walk = Self { image, spans, marks, coverage, halt, count: 0, tables: Vec::new() };
         for region in image.regions().all() {
@@ -136,6 +141,11 @@ impl<'i, 'a> Walk<'i, 'a> {
             Standing::NoUnwindEntry
         };
         self.sweep(visitor, 0, gaps);
+        let starts = self.spans.iter().zip(&self.marks).flat_map(|(span, marks)| {
+            let called = marks.iter().enumerate().filter(|(_, mark)| **mark & CALLED != 0);
+            called.map(|(offset, _)| span.start + offset as u64)
+        });
+        self.image.note_starts(starts);
     }
 
     fn roots(&self) -> Vec<u64> {
@@ -163,7 +173,7 @@ impl<'i, 'a> Walk<'i, 'a> {
                 let Some(table) = visitor.table(self, &jump) else { continue };
                 let bytes = table.targets.len() as u64 * u64::from(table.entry_size);
                 self.tables.push((table.table, table.table.saturating_add(bytes)));
-                queue.extend(table.targets.into_iter().filter(|target| self.queue_once(*target)));
+                queue.extend(table.targets.into_iter().filter(|target| self.queue_once(*target, 0)));
             }
             if queue.is_empty() {
                 self.computed(visitor.taken(), &mut queue);
@@ -183,7 +193,7 @@ impl<'i, 'a> Walk<'i, 'a> {
                 continue;
             }
             self.image.note_start(address);
-            if self.queue_once(address) {
+            if self.queue_once(address, 0) {
                 queue.push(address);
             }
         }
@@ -243,12 +253,13 @@ impl<'i, 'a> Walk<'i, 'a> {
         ends
     }
 
-    fn queue_once(&mut self, address: u64) -> bool {
+    /// Whether `address` was not queued or decoded before; `bit` is marked there.
+    fn queue_once(&mut self, address: u64, bit: u8) -> bool {
         let Some(index) = self.span_at(address) else { return false };
         let Some(offset) = self.spans[index].offset(address) else { return false };
         let mark = &mut self.marks[index][offset];
         let first = *mark & (QUEUED | START) == 0;
-        *mark |= QUEUED;
+        *mark |= QUEUED | bit;
         first
     }
 
@@ -264,32 +275,35 @@ impl<'i, 'a> Walk<'i, 'a> {
             self.coverage.blind += u64::from(self.image.is_executable(start));
             return;
         };
+        let span = Rc::clone(&self.spans[index]);
+        let mut scanner = Scanner::new(self.image.machine, span.start, &span.bytes);
         let mut at = start;
-        while let Some(offset) = self.spans[index].offset(at) {
+        while let Some(offset) = span.offset(at) {
             if self.marks[index][offset] & START != 0 || self.stopped() {
                 return;
             }
-            let instruction = scan(self.image.machine, at, &self.spans[index].bytes[offset..]);
+            let instruction = scanner.at(offset, span.bytes.len());
             if instruction.transfer == Transfer::Undecodable {
                 self.coverage.blind += 1;
                 return;
             }
             self.take(index, offset, &instruction, Standing::InFunction, visitor);
             match instruction.transfer {
-                Transfer::Branch(Some(target)) | Transfer::Call(Some(target)) => {
-                    if self.queue_once(target) {
+                Transfer::Branch(Some(target)) => {
+                    if self.queue_once(target, 0) {
                         queue.push(target);
                     }
-                    if matches!(instruction.transfer, Transfer::Call(_)) {
-                        self.image.note_start(target);
-                        if scanned_never_returns(self.image, &instruction) {
-                            return;
-                        }
+                }
+                Transfer::Call(target) => {
+                    if let Some(target) = target.filter(|target| self.queue_once(*target, CALLED)) {
+                        queue.push(target);
+                    }
+                    if self.is_last_call(index, &instruction) {
+                        return;
                     }
                 }
-                Transfer::Call(None) if scanned_never_returns(self.image, &instruction) => return,
                 Transfer::Jump(Some(target)) => {
-                    if self.queue_once(target) {
+                    if self.queue_once(target, 0) {
                         queue.push(target);
                     }
                     return;
@@ -302,6 +316,16 @@ impl<'i, 'a> Walk<'i, 'a> {
         }
     }
 
+    /// Whether control does not come back from a call. Where an unwind record says that the
+    /// function goes on behind the call, what follows is code either way, and nobody asks.
+    fn is_last_call(&self, index: usize, call: &Scanned) -> bool {
+        let next = self.spans[index].offset(call.end()).and_then(|offset| self.marks[index].get(offset));
+        if next.is_some_and(|mark| mark & RECORDED != 0) {
+            return false;
+        }
+        scanned_never_returns(self.image, call)
+    }
+
     fn take(
         &mut self,
         index: usize,
@@ -311,13 +335,13 @@ impl<'i, 'a> Walk<'i, 'a> {
         visitor: &mut dyn Visitor,
     ) {
         self.count += 1;
-        let span = &self.spans[index];
+        let span = Rc::clone(&self.spans[index]);
         let end = (offset + usize::from(instruction.length)).min(span.bytes.len());
         self.marks[index][offset] |= START;
         for mark in &mut self.marks[index][offset..end] {
             *mark |= COVERED;
         }
-        visitor.instruction(instruction, &span.bytes[offset..end], standing, span);
+        visitor.instruction(instruction, &span.bytes[offset..end], standing, &span);
         if !matches!(instruction.transfer, Transfer::Fallthrough) {
             visitor.interrupted();
         }
@@ -359,13 +383,14 @@ impl<'i, 'a> Walk<'i, 'a> {
         let free = |mark: &u8| mark & COVERED == 0 && (bit == 0 || mark & bit != 0);
         let marks = &self.marks[index];
         let end = start + marks[start..].iter().take_while(|mark| free(mark)).count();
+        let span = Rc::clone(&self.spans[index]);
+        let mut scanner = Scanner::new(self.image.machine, span.start, &span.bytes);
         let mut offset = start;
         while offset < end {
             if self.stopped() {
                 return end;
             }
-            let at = self.spans[index].start + offset as u64;
-            let instruction = scan(self.image.machine, at, &self.spans[index].bytes[offset..end]);
+            let instruction = scanner.at(offset, end);
             if instruction.transfer == Transfer::Undecodable || instruction.length == 0 {
                 // Bytes of a function that are no instruction are something that was not understood;
                 // bytes of a gap are data.
@@ -377,10 +402,8 @@ impl<'i, 'a> Walk<'i, 'a> {
             }
             self.take(index, offset, &instruction, standing, visitor);
             if let (Standing::InFunction, Some(target)) = (standing, instruction.transfer.target()) {
-                if matches!(instruction.transfer, Transfer::Call(_)) {
-                    self.image.note_start(target);
-                }
-                if self.queue_once(target) {
+                let called = matches!(instruction.transfer, Transfer::Call(_));
+                if self.queue_once(target, if called { CALLED } else { 0 }) {
                     targets.push(target);
                 }
             }

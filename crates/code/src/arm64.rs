@@ -466,8 +466,7 @@ fn text(word: u32, raw: &[u8; 4], operand: Option<u64>, symbols: Option<Symboliz
     if let Some(text) = own_text(word) {
         return Some(text);
     }
-    let decoder = yaxpeax_arm::armv8::a64::InstDecoder::default();
-    let text = debugger_names(&decoder.decode(&mut U8Reader::new(raw)).ok()?.to_string());
+    let text = debugger_names(&read_word(raw)?.to_string());
     let Some(address) = operand else { return Some(text) };
     // yaxpeax writes pc-relative operands as `$+0x40`.
     let Some(at) = text.find('$') else { return Some(text) };
@@ -498,6 +497,13 @@ fn debugger_names(text: &str) -> String {
     }
     out.push_str(rest);
     out
+}
+
+/// yaxpeax's reading. Some reserved encodings it reads as an instruction called `invalid`.
+pub(crate) fn read_word(raw: &[u8; 4]) -> Option<yaxpeax_arm::armv8::a64::Instruction> {
+    let decoder = yaxpeax_arm::armv8::a64::InstDecoder::default();
+    let instruction = decoder.decode(&mut U8Reader::new(raw)).ok()?;
+    (instruction.opcode != yaxpeax_arm::armv8::a64::Opcode::Invalid).then_some(instruction)
 }
 
 /// Whether a word yaxpeax may not know is an instruction.

@@ -16,7 +16,7 @@ pub use calls::{StackMotion, is_call_before, stack_motion};
 pub use disassemble::{disassemble, disassemble_before, disassemble_memory};
 pub use operand::{MemoryAccess, MemoryOperand, is_canonical, memory_operands};
 pub use record::{Decoded, Recorder, record};
-pub use scan::{Mention, Scanned, scan};
+pub use scan::{Mention, Scanned, Scanner, scan};
 
 use target::{Instruction, Machine};
 

@@ -38,38 +38,71 @@ enum Light {
 /// the instruction's are the first `length`.
 #[must_use]
 pub fn scan(machine: Machine, address: u64, bytes: &[u8]) -> Scanned {
-    let none = |length: usize| Scanned {
-        address,
-        length: length as u8,
-        transfer: Transfer::Undecodable,
-        raw: Light::None,
-    };
-    match machine {
-        Machine::X64 | Machine::X86 => {
-            let bits = if machine == Machine::X64 { 64 } else { 32 };
-            let bytes = &bytes[..bytes.len().min(crate::MAX_INSTRUCTION)];
-            let mut decoder = Decoder::with_ip(bits, bytes, address, DecoderOptions::NONE);
-            let mut instruction = Instruction::default();
-            decoder.decode_out(&mut instruction);
-            if instruction.is_invalid() {
-                return none(bytes.len().min(1));
-            }
-            Scanned {
-                address,
-                length: instruction.len() as u8,
-                transfer: record::x86_transfer(&instruction),
-                raw: Light::X86(instruction),
-            }
+    Scanner::new(machine, address, &bytes[..bytes.len().min(crate::MAX_INSTRUCTION)]).at(0, bytes.len())
+}
+
+/// Decodes anywhere in a run of bytes.
+pub struct Scanner<'b> {
+    machine: Machine,
+    start: u64,
+    bytes: &'b [u8],
+    decoder: Option<Decoder<'b>>,
+}
+
+impl<'b> Scanner<'b> {
+    /// Over `bytes`, the first of which lies at `start`.
+    #[must_use]
+    pub fn new(machine: Machine, start: u64, bytes: &'b [u8]) -> Self {
+        let bits = match machine {
+            Machine::X64 => Some(64),
+            Machine::X86 => Some(32),
+            Machine::Arm64 | Machine::Arm32 => None,
+        };
+        let decoder = bits.map(|bits| Decoder::with_ip(bits, bytes, start, DecoderOptions::NONE));
+        Self { machine, start, bytes, decoder }
+    }
+
+    /// The instruction `offset` bytes in. One that reaches past `end` is undecodable.
+    #[must_use]
+    pub fn at(&mut self, offset: usize, end: usize) -> Scanned {
+        let address = self.start.wrapping_add(offset as u64);
+        let left = end.min(self.bytes.len()).saturating_sub(offset);
+        let none = |length: usize| Scanned {
+            address,
+            length: left.min(length) as u8,
+            transfer: Transfer::Undecodable,
+            raw: Light::None,
+        };
+        let Some(decoder) = &mut self.decoder else {
+            let raw = self.bytes.get(offset..).and_then(|b| b.get(..4)).and_then(|b| b.try_into().ok());
+            return match (self.machine, raw.filter(|_| left >= 4)) {
+                (Machine::Arm64, Some(raw)) => {
+                    let word = u32::from_le_bytes(raw);
+                    let transfer = record::arm64_transfer(address, word);
+                    Scanned { address, length: 4, transfer, raw: Light::Arm64(word) }
+                }
+                (Machine::Arm64, None) => none(4),
+                _ => none(2),
+            };
+        };
+        if left == 0 || decoder.set_position(offset).is_err() {
+            return none(0);
         }
-        Machine::Arm64 => match bytes.get(..4).and_then(|b| <[u8; 4]>::try_from(b).ok()) {
-            Some(raw) => {
-                let word = u32::from_le_bytes(raw);
-                let transfer = record::arm64_transfer(address, word);
-                Scanned { address, length: 4, transfer, raw: Light::Arm64(word) }
-            }
-            None => none(bytes.len().min(4)),
-        },
-        Machine::Arm32 => none(bytes.len().min(2)),
+        decoder.set_ip(address);
+        let mut out = Scanned {
+            address,
+            length: 0,
+            transfer: Transfer::Undecodable,
+            raw: Light::X86(Instruction::default()),
+        };
+        let Light::X86(instruction) = &mut out.raw else { return none(1) };
+        decoder.decode_out(instruction);
+        if instruction.is_invalid() || instruction.len() > left {
+            return none(1);
+        }
+        out.length = instruction.len() as u8;
+        out.transfer = record::x86_transfer(instruction);
+        out
     }
 }
 

@@ -9,6 +9,9 @@ pub(super) fn load_store(out: &mut Decoded, word: Word) {
     if !word.bit(31) && word.bits(29, 25) == 0b00110 {
         return structures(out, word);
     }
+    if word.bits(31, 24) == 0xd9 && word.bit(21) {
+        return tags(out, word);
+    }
     if word.bits(29, 24) == 0b011001 && !word.bit(21) && word.bits(11, 10) == 0 {
         return ordered_unscaled(out, word);
     }
@@ -254,4 +257,21 @@ fn structures(out: &mut Decoded, word: Word) {
     }
     out.reads_memory = word.bit(22);
     out.writes_memory = !word.bit(22);
+}
+
+/// `stg`, `ldg` and their like: allocation tags of memory.
+fn tags(out: &mut Decoded, word: Word) {
+    let base = word.register_or_sp(5, 64);
+    let register = word.register(0, 64);
+    out.reading(base);
+    out.reading(register);
+    if matches!(word.bits(11, 10), 0b01 | 0b11) {
+        out.writing(base);
+    }
+    let load = word.bits(11, 10) == 0 && word.bits(23, 22) != 0;
+    if load {
+        out.writing(register);
+    }
+    out.reads_memory = load;
+    out.writes_memory = !load;
 }

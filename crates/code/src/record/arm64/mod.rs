@@ -6,7 +6,6 @@ mod system;
 mod vector;
 
 use target::Machine;
-use yaxpeax_arch::{Decoder as _, U8Reader};
 
 use super::x86::include;
 use super::{
@@ -22,8 +21,7 @@ pub(super) fn record(address: u64, bytes: &[u8]) -> Decoded {
     let undecodable = || Decoded::nothing(Machine::Arm64, address, short, Transfer::Undecodable);
     let Ok(raw) = <[u8; 4]>::try_from(short) else { return undecodable() };
     let word = u32::from_le_bytes(raw);
-    let decoder = yaxpeax_arm::armv8::a64::InstDecoder::default();
-    let decoded = decoder.decode(&mut U8Reader::new(&raw)).ok();
+    let decoded = crate::arm64::read_word(&raw);
     // Pointer authentication and branch targets are hints to older decoders, never errors.
     let Some(instruction) = decoded.or_else(|| crate::arm64::is_known(word).then(Default::default)) else {
         return undecodable();
@@ -39,6 +37,10 @@ pub(super) fn record(address: u64, bytes: &[u8]) -> Decoded {
         0b0101 | 0b1101 => integer::register(&mut out, Word(word)),
         0b0111 | 0b1111 => vector::data(&mut out, &instruction),
         _ => {}
+    }
+    if out.operation == Operation::Other && out.reads.is_empty() && out.writes.is_empty() {
+        // Encodings the architecture reserves and yaxpeax reads.
+        vector::data(&mut out, &instruction);
     }
     if out.transfer == Transfer::Trap {
         out.operation = Operation::Trap;
