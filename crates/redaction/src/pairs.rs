@@ -45,10 +45,13 @@ pub(crate) fn values(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
         while let Some(found) = bytes.get(from..)?.iter().position(|b| matches!(b, b'=' | b':')) {
             let separator = from + found;
             from = separator + 1;
-            if !named(text, separator) {
+            let logged = logged(bytes, separator);
+            // In a value as a log prints it, what is secret by name in arguments is one too.
+            let names: &[&str] = if logged.is_some() { &MEMBERS } else { &NAMES };
+            if !named(text, separator, names) {
                 continue;
             }
-            let value = value(bytes, separator + 1);
+            let value = value(bytes, logged.unwrap_or(separator + 1));
             if !value.is_empty() {
                 from = value.end;
                 return Some(value);
@@ -62,8 +65,15 @@ fn blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
+/// Where the quotes begin in `"password": String("...")`: protocol libraries log requests like this
+/// before anybody has looked at them.
+fn logged(bytes: &[u8], separator: usize) -> Option<usize> {
+    let rest = bytes[separator + 1..].trim_ascii_start();
+    rest.starts_with(b"String(").then(|| bytes.len() - rest.len() + b"String(".len())
+}
+
 /// Whether a secret's name ends before the separator: bare before `=`, quoted before `:`.
-fn named(text: &str, separator: usize) -> bool {
+fn named(text: &str, separator: usize, names: &[&str]) -> bool {
     let bytes = text.as_bytes();
     let mut end = separator;
     while end > 0 && blank(bytes[end - 1]) {
@@ -78,7 +88,7 @@ fn named(text: &str, separator: usize) -> bool {
     } else if bytes[separator] == b':' {
         return false;
     }
-    let Some(name) = NAMES.iter().find(|name| {
+    let Some(name) = names.iter().find(|name| {
         end.checked_sub(name.len())
             .is_some_and(|start| bytes[start..end].eq_ignore_ascii_case(name.as_bytes()))
     }) else {
@@ -174,6 +184,11 @@ mod tests {
             ("key=\"never closed\nnext", "key=\"<redacted>\nnext"),
             ("key=a.b.c.d]", "key=<redacted>]"),
             ("key=a=b", "key=<redacted>"),
+            (
+                r#"{"token": String("a b"), "n": Number(1)}"#,
+                r#"{"token": String("<redacted>"), "n": Number(1)}"#,
+            ),
+            (r#"\"key\": String(\"a\")"#, r#"\"key\": String(\"<redacted>\")"#),
             ("key=1\npassword=2", "key=<redacted>\npassword=<redacted>"),
             ("é,key=ü", "é,key=<redacted>"),
         ] {
@@ -193,6 +208,7 @@ mod tests {
             "ékey=1",
             r"Key: \REGISTRY\MACHINE",
             "key: value",
+            r#"{"token": "a"}"#,
             "key=\nvalue",
             "key= ;x",
             r#""key":"","n":1"#,
