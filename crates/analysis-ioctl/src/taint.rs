@@ -120,6 +120,8 @@ pub struct Finding {
     pub guards: Vec<(u64, &'static str)>,
     /// Inside a `__try`; `None` where scope tables are not read (x86, ARM64).
     pub seh_covered: Option<bool>,
+    /// What the address is based on: further accesses through it are the same finding.
+    pub(crate) base: Option<crate::expr::Expr>,
     /// An add or multiply is between the caller's number and the size.
     pub overflowable: bool,
 }

@@ -223,6 +223,10 @@ impl Pass<'_> {
     }
 
     pub(super) fn store_operand(&mut self, memory: &MemoryReference, value: Expr, state: &mut State) {
+        // fs:[0] is the exception list: a registration is no pointer to its neighbours.
+        if memory.segment.is_some() {
+            return;
+        }
         let address = self.address_of(memory, state);
         match u8::try_from(memory.size).ok().filter(|&s| s > 0) {
             Some(size) if size <= 8 => self.store_at(address, size, value, state),

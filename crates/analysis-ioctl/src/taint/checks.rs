@@ -5,7 +5,7 @@ use code::record::{Condition, Family, Mnemonic, Operand, Privilege};
 
 use super::sinks::{Sink, is_sensitive, sink};
 use super::walk::{Watch, seh_covered};
-use super::{Class, MAX_DEPTH};
+use super::{Class, Finding, MAX_DEPTH};
 use crate::expr::{Expr, Node, Op, Symbol, Variable};
 use crate::pass::Pass;
 use crate::semantics::{Callee, argument};
@@ -92,10 +92,28 @@ impl Watch<'_, '_, '_, '_> {
     }
 
     fn found(&mut self, class: Class, at: u64, value: Expr, sink: &str) {
-        let source = source_name(self.walker.pass, value);
-        let overflowable = is_arithmetic(self.walker.pass, value);
-        let (function, facts) = (self.function, self.facts.clone());
-        self.walker.report(class, at, function, source, sink.to_owned(), &facts, overflowable);
+        let pass = &*self.walker.pass;
+        let accesses = matches!(
+            class,
+            Class::NeitherPointerUnprobed
+                | Class::UserPointerOutsideSeh
+                | Class::WriteWhatWhere
+                | Class::HeaderLengthConfusion
+                | Class::DoubleFetch
+        );
+        let finding = Finding {
+            class,
+            at,
+            function: self.function,
+            codes: Default::default(),
+            source: source_name(pass, value),
+            sink: sink.to_owned(),
+            guards: self.facts.guards.clone(),
+            seh_covered: seh_covered(pass, at),
+            base: accesses.then(|| pass.solver.exprs.split(value).0),
+            overflowable: is_arithmetic(pass, value),
+        };
+        self.walker.report(finding);
     }
 
     pub(super) fn instruction(&mut self, instruction: &Decoded, state: &State) {
@@ -301,8 +319,12 @@ impl Watch<'_, '_, '_, '_> {
             self.walker.pass.enter_callee(&mut inner);
         }
         let facts = self.facts.clone();
+        let before = self.walker.probes;
         self.walker.function(entry, inner, facts, self.depth + 1, false);
-        // What the callee checked is not carried back; that it may have is.
+        if self.walker.probes == before {
+            return;
+        }
+        // Which paths the callee probed on is not carried back; that it probes is.
         for symbol in [Symbol::Type3InputBuffer, Symbol::UserBuffer] {
             let pointer = self.walker.pass.solver.exprs.symbol(symbol);
             let given = (0..4).any(|i| argument(self.walker.pass, i, state) == pointer);
@@ -372,6 +394,7 @@ impl Watch<'_, '_, '_, '_> {
                 let found = leaves(self.walker.pass, pointer);
                 self.facts.probed.extend(found);
                 self.facts.guards.push((at, "probe"));
+                self.walker.probes += 1;
             }
             Sink::AccessCheck => {
                 self.facts.checked = true;

@@ -49,6 +49,8 @@ pub struct Walker<'p, 'a, 'h> {
     pub(super) case: Case,
     steps: usize,
     paths: usize,
+    /// Calls that probe, met so far.
+    pub(super) probes: usize,
 }
 
 impl<'p, 'a, 'h> Walker<'p, 'a, 'h> {
@@ -64,6 +66,7 @@ impl<'p, 'a, 'h> Walker<'p, 'a, 'h> {
             case,
             steps: 0,
             paths: 0,
+            probes: 0,
         }
     }
 
@@ -139,36 +142,28 @@ impl<'p, 'a, 'h> Walker<'p, 'a, 'h> {
         }
     }
 
-    pub(super) fn report(
-        &mut self,
-        class: Class,
-        at: u64,
-        function: u64,
-        source: &'static str,
-        sink: String,
-        facts: &Facts,
-        overflowable: bool,
-    ) {
-        let codes = &self.case.codes;
-        if let Some(known) = self.found.findings.iter_mut().find(|f| f.class == class && f.at == at) {
-            known.codes.extend(codes);
+    /// Adds a finding, or its codes to one that is known.
+    pub(super) fn report(&mut self, mut finding: Finding) {
+        finding.codes.clone_from(&self.case.codes);
+        let same = |known: &&mut Finding| {
+            known.class == finding.class
+                && (known.at == finding.at
+                    || known.base.is_some()
+                        && known.base == finding.base
+                        && known.function == finding.function)
+        };
+        if let Some(known) = self.found.findings.iter_mut().find(same) {
+            known.codes.extend(&finding.codes);
+            if finding.at < known.at {
+                known.at = finding.at;
+            }
             return;
         }
         if self.found.findings.len() >= MAX_FINDINGS {
             self.found.caps.insert("findings");
             return;
         }
-        self.found.findings.push(Finding {
-            class,
-            at,
-            function,
-            codes: codes.clone(),
-            source,
-            sink,
-            guards: facts.guards.clone(),
-            seh_covered: seh_covered(self.pass, at),
-            overflowable,
-        });
+        self.found.findings.push(finding);
     }
 }
 
