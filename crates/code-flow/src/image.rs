@@ -14,6 +14,8 @@ use crate::vocabulary::{BytesFrom, ImageRecord};
 
 /// Bytes per cached page.
 const PAGE: u32 = 0x1000;
+/// The Windows loader's own limit.
+const MAX_SECTIONS: u16 = 96;
 /// Most pages kept: 64 MiB.
 const MAX_PAGES: usize = 0x4000;
 /// Most base relocations looked at.
@@ -113,6 +115,11 @@ impl<'a> CodeImage<'a> {
             base: module.base,
             error,
         })?;
+        let declared = section_count(&reader).unwrap_or(0);
+        if declared > MAX_SECTIONS {
+            let what = format!("{declared} sections; an image has at most {MAX_SECTIONS}");
+            return Err(ImageError::Malformed { module: name(), what });
+        }
         let machine = pe
             .machine
             .filter(|m| *m != Machine::Arm32)
@@ -414,6 +421,12 @@ impl ImageSource for CodeImage<'_> {
         }
         done
     }
+}
+
+/// `NumberOfSections` as the file header has it.
+fn section_count(source: &dyn ImageSource) -> Option<u16> {
+    use pe::ImageSourceExt as _;
+    source.u16(source.u32(0x3c)?.checked_add(6)?)
 }
 
 /// The uncached source, for the headers.

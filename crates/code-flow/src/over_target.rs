@@ -15,7 +15,7 @@ use crate::symbols::Names;
 /// Most functions taken from symbols.
 const MAX_FUNCTIONS: usize = 1 << 17;
 /// Pages compared between the target and the file.
-const SAMPLED_PAGES: usize = 16;
+const SAMPLED_PAGES: u32 = 16;
 /// Bytes compared at the start of each executable section.
 const SECTION_START: usize = 64;
 const PAGE: usize = 0x1000;
@@ -139,10 +139,13 @@ pub fn divergences(target: &dyn Target, image: &CodeImage<'_>) -> Vec<Divergence
     }
     let code: Vec<_> = image.pe.sections.iter().filter(|section| section.is_executable()).collect();
     let mut places: Vec<(u32, usize)> = code.iter().map(|section| (section.rva, SECTION_START)).collect();
-    let pages: Vec<u32> =
-        code.iter().flat_map(|s| (s.rva..s.rva.saturating_add(s.virtual_size)).step_by(PAGE)).collect();
-    let step = pages.len().div_ceil(SAMPLED_PAGES).max(1);
-    places.extend(pages.iter().step_by(step).map(|rva| (*rva, PAGE)));
+    let pages = |section: &&pe::Section| section.virtual_size.min(image.size) / PAGE as u32 + 1;
+    let all: u32 = code.iter().map(pages).fold(0, u32::saturating_add);
+    let step = all.div_ceil(SAMPLED_PAGES).max(1);
+    for section in &code {
+        let sampled = (0..pages(section)).step_by(step as usize).take(SAMPLED_PAGES as usize);
+        places.extend(sampled.map(|page| (section.rva.saturating_add(page * PAGE as u32), PAGE)));
+    }
     places.sort_unstable();
     let mut out: Vec<Divergence> = Vec::new();
     for (rva, length) in places {

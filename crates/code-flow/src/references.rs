@@ -166,8 +166,10 @@ pub fn data_pointers(image: &CodeImage<'_>, target: u64) -> Vec<DataPointer> {
             .collect();
     }
     let mut out = Vec::new();
+    let mut left = MAX_POINTER_SCAN;
     for section in image.pe.sections.iter().filter(|section| !section.is_executable()) {
-        let length = section.virtual_size.max(section.raw_size).min(MAX_POINTER_SCAN);
+        let length = section.virtual_size.max(section.raw_size).min(left);
+        left -= length;
         let mut rva = section.rva.checked_next_multiple_of(size as u32).unwrap_or(u32::MAX);
         let end = section.rva.saturating_add(length).min(image.size);
         while rva < end {

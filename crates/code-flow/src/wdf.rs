@@ -51,8 +51,10 @@ pub fn wdf_table(image: &CodeImage<'_>) -> Option<WdfTable> {
 fn names(image: &CodeImage<'_>) -> Vec<u64> {
     let wanted: Vec<u8> = COMPONENT.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let mut out = Vec::new();
+    let mut left = MAX_SEARCH;
     for section in image.pe.sections.iter().filter(|section| !section.is_executable()) {
-        let bytes = image.prefix(section.rva, (section.virtual_size as usize).min(MAX_SEARCH));
+        let bytes = image.prefix(section.rva, (section.virtual_size as usize).min(left));
+        left -= bytes.len();
         let found = bytes.windows(wanted.len()).enumerate().filter(|(_, window)| *window == wanted);
         out.extend(found.map(|(at, _)| image.base + u64::from(section.rva) + at as u64).take(8));
     }

@@ -70,3 +70,53 @@ pub fn all_drivers() -> Vec<PathBuf> {
     out.sort();
     out
 }
+
+/// A section of a made-up image: name, RVA, virtual size, characteristics, bytes.
+pub struct Part<'b>(pub &'b str, pub u32, pub u32, pub u32, pub &'b [u8]);
+
+pub const CODE: u32 = 0x6000_0020;
+pub const CONSTANT: u32 = 0x4000_0040;
+pub const DATA: u32 = 0xc000_0040;
+
+/// An x64 image at 0x140000000 of these sections and directories (index, RVA, size).
+pub fn build(size_of_image: u32, parts: &[Part<'_>], directories: &[(usize, u32, u32)]) -> Vec<u8> {
+    let mut out = vec![0u8; 0x1000];
+    let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, b"MZ");
+    put(0x3c, &0x80u32.to_le_bytes());
+    put(0x80, b"PE\0\0");
+    put(0x84, &0x8664u16.to_le_bytes());
+    put(0x86, &(parts.len() as u16).to_le_bytes());
+    put(0x94, &0xf0u16.to_le_bytes());
+    put(0x96, &0x22u16.to_le_bytes());
+    let optional = 0x98;
+    put(optional, &0x20bu16.to_le_bytes());
+    put(optional + 16, &0x1000u32.to_le_bytes());
+    put(optional + 24, &0x1_4000_0000u64.to_le_bytes());
+    put(optional + 32, &0x1000u32.to_le_bytes());
+    put(optional + 36, &0x200u32.to_le_bytes());
+    put(optional + 56, &size_of_image.to_le_bytes());
+    put(optional + 60, &0x1000u32.to_le_bytes());
+    put(optional + 68, &1u16.to_le_bytes());
+    put(optional + 108, &16u32.to_le_bytes());
+    for (index, rva, size) in directories {
+        put(optional + 112 + index * 8, &rva.to_le_bytes());
+        put(optional + 116 + index * 8, &size.to_le_bytes());
+    }
+    let mut raw = 0x1000u32;
+    for (index, Part(name, rva, size, characteristics, bytes)) in parts.iter().enumerate() {
+        let header = optional + 0xf0 + index * 40;
+        put(header, name.as_bytes());
+        put(header + 8, &size.to_le_bytes());
+        put(header + 12, &rva.to_le_bytes());
+        put(header + 16, &(bytes.len() as u32).to_le_bytes());
+        put(header + 20, &raw.to_le_bytes());
+        put(header + 36, &characteristics.to_le_bytes());
+        raw += (bytes.len() as u32).next_multiple_of(0x200);
+    }
+    for Part(.., bytes) in parts {
+        out.extend_from_slice(bytes);
+        out.resize(out.len().next_multiple_of(0x200), 0);
+    }
+    out
+}
