@@ -126,10 +126,11 @@ fn array(value: &mut Value, schema: &Value, path: &str, tool: &str, problems: &m
         return;
     };
     let count = items.len() as u64;
-    if schema.get("minItems").and_then(Value::as_u64).is_some_and(|min| count < min)
-        || schema.get("maxItems").and_then(Value::as_u64).is_some_and(|max| count > max)
-    {
-        problems.push(format!("{path} has {count} entries, which is out of bounds"));
+    let bound = |key: &str| schema.get(key).and_then(Value::as_u64);
+    let (min, max) = (bound("minItems").unwrap_or(0), bound("maxItems"));
+    if count < min || max.is_some_and(|max| count > max) {
+        let most = max.map_or_else(|| " or more".to_owned(), |max| format!(" to {max}"));
+        problems.push(format!("{path} has {count} entries; it takes {min}{most}"));
     }
     if let Some(item_schema) = schema.get("items") {
         for (index, item) in items.iter_mut().enumerate() {
@@ -207,7 +208,10 @@ fn integer(value: &mut Value, schema: &Value, path: &str, problems: &mut Vec<Str
             (None, Some(max)) => format!("at most {max}"),
             (None, None) => "in range".to_owned(),
         };
-        problems.push(format!("{path} is {number}; it must be {range}"));
+        // Why there is a bound is often what the field is about.
+        let about = schema.get("description").and_then(Value::as_str);
+        let about = about.map(|about| format!(" ({})", about.trim_end_matches('.'))).unwrap_or_default();
+        problems.push(format!("{path} is {number}; it must be {range}{about}"));
     }
 }
 

@@ -80,8 +80,8 @@ impl Memory {
     /// The last batch the transcript tells of.
     fn told(&self) -> Option<Value> {
         let text = std::fs::read_to_string(self.folder.path().join("t.jsonl")).unwrap_or_default();
-        let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        records.filter(|record| record["event"] == "batch").last()
+        let mut records = text.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        records.find(|record| record["event"] == "batch")
     }
     fn recorder(&self) -> Arc<Recorder> {
         let start = Start { version: "0".into(), engines: vec![], surface: "all".into() };

@@ -92,7 +92,7 @@ async fn refusals_before_any_session() {
     let surface = Surface::of(&["session_status", "modules"]);
     let token = CancellationToken::new;
     let unknown = rig.client.call("modulez", None, &surface, None, token()).await.unwrap_err();
-    assert_eq!(unknown, CallFailure::UnknownTool { name: "modulez".into(), near: Some("modules") });
+    assert_eq!(unknown, CallFailure::UnknownTool { name: "modulez".into(), near: vec!["modules"] });
     let unserved = rig.client.call("execute", None, &surface, None, token()).await.unwrap();
     assert_eq!(unserved.structured.unwrap()["error"]["category"], "not_served");
     let bad = call(&rig, "modules", json!({ "limit": "many", "fliter": "nt" })).await;

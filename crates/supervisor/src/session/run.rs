@@ -100,7 +100,9 @@ impl Slot {
 /// The target ran to its end or was let go.
 pub(super) fn is_gone(data: &Value) -> bool {
     data.get("target_gone").and_then(Value::as_bool) == Some(true)
-        || data.get("verdict").and_then(Value::as_str) == Some("target_gone")
+        || ["verdict", "outcome"]
+            .iter()
+            .any(|field| data.get(field).and_then(Value::as_str) == Some("target_gone"))
 }
 
 impl State {
