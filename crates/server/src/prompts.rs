@@ -32,9 +32,9 @@ pub(crate) fn get(
         let text = format!("there is no prompt {asked:?} here; there are: {}", names.join(", "));
         return Err(ErrorData::invalid_params(text, None));
     };
-    let text = prompt
-        .message(&request.arguments.unwrap_or_default(), surface)
-        .map_err(|problems| ErrorData::invalid_params(client.redactor().text(&problems).into_owned(), None))?;
+    let text = prompt.message(&request.arguments.unwrap_or_default(), surface).map_err(|problems| {
+        ErrorData::invalid_params(client.redactor().text(&problems).into_owned(), None)
+    })?;
     let message = PromptMessage::new_text(Role::User, client.redactor().text(&text));
     Ok(GetPromptResult::new(vec![message]).with_description(prompt.description))
 }
