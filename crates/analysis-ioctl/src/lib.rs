@@ -5,6 +5,7 @@
 //! subtraction ladders, search trees, bit tests, jump tables and masks all come out of that one rule.
 
 pub mod analysis;
+mod at;
 pub mod discover;
 pub mod explore;
 pub mod expr;
@@ -20,3 +21,5 @@ pub mod solve;
 pub mod state;
 pub mod taint;
 pub mod verify;
+
+pub use at::codes_at;

@@ -1,6 +1,6 @@
 //! Loads and stores: the fields of the request, the stack, constants.
 
-use code::record::{BaseUpdate, Decoded, MemoryReference, Operand};
+use code::record::{BaseUpdate, Decoded, Family, MemoryReference, Operand};
 
 use crate::expr::{Expr, Node, Op, Symbol, Variable};
 use crate::pass::Pass;
@@ -253,7 +253,9 @@ impl Pass<'_> {
     }
 
     pub(crate) fn store_at(&mut self, address: Expr, size: u8, value: Expr, state: &mut State) {
-        if let Node::Stack(offset) = self.solver.exprs.node(value) {
+        if let Node::Stack(offset) = self.solver.exprs.node(value)
+            && !self.is_frame(value, state)
+        {
             state.escape(offset);
         }
         let value_kept = self.solver.exprs.truncate(value, size.saturating_mul(8));
@@ -288,6 +290,12 @@ impl Pass<'_> {
         }
     }
 
+    /// The stack or frame pointer saved: it names a frame, not an object in it.
+    fn is_frame(&self, value: Expr, state: &State) -> bool {
+        let frame = Family::General(if self.arm() { 29 } else { 5 });
+        value == state.stack_pointer() || value == state.register(frame)
+    }
+
     fn store_irp(&mut self, offset: i64, size: u8, value: Expr, state: &mut State) {
         let end = offset.saturating_add(i64::from(size));
         let overlaps = |field: i64, bytes: i64| offset < field + bytes && end > field;
@@ -309,7 +317,7 @@ impl Pass<'_> {
         let pointer = self.pointer();
         let size = self.solver.exprs.constant(u64::from(self.layout.pointer));
         let top = self.solver.exprs.binary(Op::Sub, pointer, state.stack_pointer(), size);
-        state.set_register(code::record::Family::StackPointer, top);
+        state.set_register(Family::StackPointer, top);
         if let Node::Stack(_) = self.solver.exprs.node(top) {
             self.store_at(top, self.layout.pointer, value, state);
         }
@@ -320,7 +328,7 @@ impl Pass<'_> {
         let value = self.load_at(top, self.layout.pointer, state);
         let size = self.solver.exprs.constant(u64::from(self.layout.pointer));
         let next = self.solver.exprs.binary(Op::Add, self.pointer(), top, size);
-        state.set_register(code::record::Family::StackPointer, next);
+        state.set_register(Family::StackPointer, next);
         value
     }
 }
