@@ -98,6 +98,7 @@ fn reachable_with_a_recipe_and_not_reachable_with_excuses() {
     assert_eq!(data["recipe"][0]["steps"][0]["required"], "fallthrough");
     assert_eq!(data["recipe"][0]["steps"][0]["predicate"]["value"], "0x8");
     assert!(data["started_at"].is_string());
+    assert_eq!(data["recipe"][0]["codes"], json!(["0x00222003"]));
     insta::assert_snapshot!("reachable_d30", text);
 
     let (data, text) = call(&*target, "reachable_from_dispatch", ask(at(11), at(3))).unwrap();

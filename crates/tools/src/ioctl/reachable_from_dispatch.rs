@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use analysis_ioctl::analysis::Convention;
+use analysis_ioctl::codes_at;
 use code_flow::recipe::{Step, recipe};
 use code_flow::{
     CodeImage, CodeLocation, HopKind, ImageRecord, NoTables, Reached, Search, Stopped, Structural,
@@ -14,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use target::{Address, Rva, TargetExt};
 
 use crate::error::ToolError;
-use crate::ioctl::code_image;
+use crate::ioctl::{code_image, control_entries};
 use crate::location::{check_expression, evaluate};
 use crate::prose::Fragment;
 use crate::routing::SessionId;
@@ -161,6 +163,11 @@ pub(crate) struct Output {
     images: Vec<ImageRecord>,
 }
 
+/// `IRP_MJ_DEVICE_CONTROL`.
+const DEVICE_CONTROL: u8 = 0x0e;
+/// Codes listed for a segment; they are counted beyond.
+const MAX_CODES: usize = 256;
+
 impl Tool for ReachableFromDispatch {
     const NAME: &'static str = "reachable_from_dispatch";
     const TITLE: &'static str = "Ask whether code is reachable";
@@ -299,7 +306,13 @@ fn output<'a>(
         .iter()
         .map(|hop| HopRow { site: locations.at(hop.site), kind: hop.kind, callee: locations.at(hop.callee) })
         .collect();
-    let segments = (found.reachable && want_recipe).then(|| segments(&mut locations, found, target));
+    let segments = (found.reachable && want_recipe).then(|| {
+        let mut segments = segments(&mut locations, found, target);
+        if let Some(first) = segments.first_mut() {
+            codes(job, first, images);
+        }
+        segments
+    });
     let unresolved_indirect = found.unresolved.iter().map(|site| locations.at(*site)).collect();
     let complete = !found.bound_hit
         && found.stopped.is_none()
@@ -361,6 +374,21 @@ fn segments(locations: &mut analysis_driver::Locations<'_>, found: &Reached, tar
             }
         })
         .collect()
+}
+
+/// The control codes that can stand at the goal of the dispatch routine's own segment.
+fn codes<'a>(job: &Job<'a>, segment: &mut Segment, images: &dyn Fn(u64) -> Option<Rc<CodeImage<'a>>>) {
+    let entry = segment.function.address.0;
+    let Some(image) = images(entry) else { return };
+    let installed = control_entries::discovered(job, &image).map(|found| found.requests).unwrap_or_default();
+    let known = installed.iter().find(|request| request.entry == entry);
+    let convention = known.and_then(|request| request.convention).unwrap_or(Convention::Wdm);
+    let major = known.map_or(DEVICE_CONTROL, |request| request.major);
+    let goal = segment.goal.address.0;
+    if let Some((codes, count)) = codes_at(&image, entry, convention, major, goal, MAX_CODES, job.halt) {
+        segment.codes = Some(codes.into_iter().map(target::Code).collect());
+        segment.code_count = Some(count);
+    }
 }
 
 fn step_row(
