@@ -1,6 +1,6 @@
 //! Writing memory and registers of a live target.
 
-use target::{MemoryExt, Result, Space, TargetError, Write};
+use target::{Result, Space, TargetError, Write};
 use windows::Win32::System::Diagnostics::Debug::Extensions::{DEBUG_VALUE, DEBUG_VALUE_INT64};
 use windows::core::HSTRING;
 
@@ -23,7 +23,19 @@ impl Write for DbgEng {
             self.spaces.WriteVirtual(self.widen(address), bytes.as_ptr().cast(), length, Some(&mut written))
         }
         .said(&format!("write {} bytes at {address:#x}", bytes.len()))?;
-        let (now, _) = self.read_prefix(address, (written as usize).min(bytes.len()));
+        // Past the engine's cache, which would answer what it was just told.
+        let mut now = vec![0; (written as usize).min(bytes.len())];
+        let mut read = 0;
+        // SAFETY: the buffer is as long as said.
+        let outcome = unsafe {
+            self.spaces.ReadVirtualUncached(
+                self.widen(address),
+                now.as_mut_ptr().cast(),
+                u32::try_from(now.len()).unwrap_or(0),
+                Some(&mut read),
+            )
+        };
+        now.truncate(if outcome.is_ok() { read as usize } else { 0 });
         Ok(now.iter().zip(bytes).take_while(|(now, wanted)| now == wanted).count())
     }
 
