@@ -266,6 +266,16 @@ impl Emulator {
         Err(self.stack_pointer().get().map(|sp| sp.wrapping_add(offset)))
     }
 
+    /// Where the call just made returns to; 0 where that is not known.
+    pub(crate) fn return_address(&mut self) -> u64 {
+        if self.machine == Machine::Arm64 {
+            return self.registers.general[30].bits();
+        }
+        let width = self.pointer();
+        let at = self.stack_pointer().get();
+        at.and_then(|sp| self.memory.read(sp, width).ok()).map_or(0, |value| value.bits())
+    }
+
     /// Ends the call just made as if the callee had run: volatile registers and flags become unknown,
     /// the return register (for x86 also what a wide result needs) gets `value`, the return address is
     /// taken and on x86 `popped` bytes of arguments with it (0 for cdecl; other machines ignore it).

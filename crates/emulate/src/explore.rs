@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use target::Halt;
 
 use crate::emulator::{Call, Emulator, Event, Stop};
+use crate::memory::Fault;
 use crate::value::Value;
 
 /// Bounds of an exploration.
@@ -149,7 +150,11 @@ fn walk(
                     return Some(end);
                 }
             }
-            Event::Stub(at) => return Some(End::Stopped(Stop::UnknownTarget { at })),
+            Event::Stub(at) => {
+                if let Some(end) = tail_called(path, at, host, state) {
+                    return Some(end);
+                }
+            }
             Event::Fork(fork) => {
                 if state.forks >= limits.forks {
                     state.cut_short = true;
@@ -164,13 +169,36 @@ fn walk(
                 waiting.push_back(path.clone());
                 *path = waiting.pop_front()?;
             }
+            // A jump to where no code can be read: into another image.
+            Event::Stopped(Stop::Fault { at, fault: Fault::Unknown { address } | Fault::Unmapped { address, .. } })
+                if at == address && at == path.registers.ip =>
+            {
+                if let Some(end) = tail_called(path, at, host, state) {
+                    return Some(end);
+                }
+            }
             Event::Stopped(stop) => return Some(End::Stopped(stop)),
         }
     }
 }
 
+/// A jump that left the code at hand is a call whose callee returns to the caller's caller.
+fn tail_called(path: &mut Emulator, at: u64, host: &mut dyn Host, state: &mut Exploration) -> Option<End> {
+    state.steps += 1;
+    let call = Call { at, target: Some(at), return_address: path.return_address(), indirect: true };
+    match host.call(path, &call) {
+        CallAction::Enter => Some(End::Stopped(Stop::UnknownTarget { at })),
+        action => acted(path, &call, action, state),
+    }
+}
+
 fn called(path: &mut Emulator, call: &Call, host: &mut dyn Host, state: &mut Exploration) -> Option<End> {
-    match host.call(path, call) {
+    let action = host.call(path, call);
+    acted(path, call, action, state)
+}
+
+fn acted(path: &mut Emulator, call: &Call, action: CallAction, state: &mut Exploration) -> Option<End> {
+    match action {
         CallAction::Enter if call.target.is_some() => None,
         CallAction::Enter => Some(End::Stopped(Stop::UnknownTarget { at: call.at })),
         CallAction::Return { value, popped } => path.return_from_call(value, popped).err().map(End::Stopped),
