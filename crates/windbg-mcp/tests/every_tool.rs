@@ -61,6 +61,44 @@ fn an_unknown_key_is_refused_by_every_tool_before_any_session_is_asked() {
     assert_eq!(client.ok("session_status", json!({}))["sessions"], json!([]));
 }
 
+/// The validator that holds every result of these tests to its schema is no rubber stamp.
+#[test]
+fn a_planted_wrong_result_is_rejected_whatever_tool_it_is_of() {
+    let mut client = Checked::start(Era::Handshake("2025-11-25"));
+    client.ok("open_dump", good("open_dump"));
+    let right = client.ok("registers", json!({}));
+    let refused = json!({ "status": "error", "error": { "category": "debugger", "message": "no" } });
+    for entry in tools::all().iter().filter(|entry| !entry.raw) {
+        let schema = jsonschema::validator_for(entry.output_schema().unwrap()).unwrap();
+        assert!(schema.is_valid(&refused), "{}", entry.name);
+        for wrong in [
+            json!({}),
+            json!({ "status": "ok" }),
+            json!({ "status": "fine" }),
+            json!({ "status": "error" }),
+            json!({ "status": "error", "error": { "category": "debugger" } }),
+            json!({ "status": "error", "error": { "category": 7, "message": "no" } }),
+            json!([]),
+            json!("ok"),
+        ] {
+            assert!(!schema.is_valid(&wrong), "{} takes {wrong}", entry.name);
+        }
+    }
+    let schema =
+        jsonschema::validator_for(tools::find("registers").unwrap().output_schema().unwrap()).unwrap();
+    assert!(schema.is_valid(&right));
+    for (place, value) in [
+        ("/registers", json!("none")),
+        ("/registers/0/value", json!(true)),
+        ("/registers/0/name", json!(null)),
+        ("/instruction_pointer", json!("1000")),
+    ] {
+        let mut wrong = right.clone();
+        *wrong.pointer_mut(place).unwrap() = value;
+        assert!(!schema.is_valid(&wrong), "{place}");
+    }
+}
+
 #[test]
 fn a_failed_open_says_that_nothing_was_opened_and_names_the_file() {
     let mut client = Checked::start(Era::Handshake("2025-06-18"));
