@@ -63,7 +63,7 @@ fn install(folder: &Path, requirement: &str, drivers: &[(&str, &str, &str)]) -> 
     let python = prerequisite::python()?;
     run(Command::new(&python)
         .args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"])
-        .args(["--platform", "win_amd64", "--python-version", "3.8", "-d"])
+        .args(["--platform", "win_amd64", "--python-version", "3.11", "-d"])
         .arg(&download)
         .arg(requirement))?;
     let wheel = std::fs::read_dir(&download)?.next().context("pip left no wheel")??.path();

@@ -14,7 +14,7 @@ const LAB: &str = "WINDBG_MCP_LAB";
 
 type Step = (&'static str, fn() -> Result<()>);
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     ("fmt", || run(cargo().args(["fmt", "--all", "--check"]))),
     ("lab", || {
         lab::set_up()?;
@@ -24,6 +24,7 @@ const STEPS: [Step; 12] = [
     ("test", || run(cargo().args(["test", "--workspace", "--locked"]).env(LAB, "1"))),
     ("windows", on_windows),
     ("release", || run(cargo().args(["build", "--release", "--locked", "--bin", "windbg-mcp"]))),
+    ("drivers", drivers::check),
     ("python", python),
     ("node", node),
     ("mutate", || mutate(2000, 1)),

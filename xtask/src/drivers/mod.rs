@@ -1,6 +1,7 @@
 //! The test drivers of `fixtures/drivers`: built, swept, loaded under Wine, compared with the tools.
 
 mod build;
+mod hazards;
 mod imports;
 mod mapped;
 mod source;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use super::hazards::Fault;
 use crate::process::root;
 
 /// How a driver is built: machine, compiler, optimisation.
@@ -76,6 +77,8 @@ pub(crate) struct Row {
     pub(crate) unresolved: bool,
     /// More codes than a list holds: the count is exact and the map not complete.
     pub(crate) capped: bool,
+    /// The faults that are in it, none for a repaired one; absent where nobody planted any.
+    pub(crate) planted: Option<Vec<Fault>>,
     /// The code is not provably the caller's.
     pub(crate) not_proved: bool,
 }
@@ -163,6 +166,15 @@ impl Row {
                 }
             }
             "default" => self.default = *codes()?.first().context("default: a status")?,
+            "planted" => {
+                let planted = self.planted.get_or_insert_default();
+                match words {
+                    ["none"] => {}
+                    ["device", class] => planted.push(((*class).to_owned(), None)),
+                    [code, class] => planted.push(((*class).to_owned(), Some(number(code)?))),
+                    _ => bail!("planted: {words:?}"),
+                }
+            }
             "capped" => self.capped = true,
             "loop" => self.may_be_incomplete = true,
             "unresolved" => (self.unresolved, self.may_be_incomplete) = (true, true),

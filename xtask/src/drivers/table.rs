@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
+use super::hazards::{self, Fault};
 use super::mapped::{self, Mapped};
 use super::source::{self, Oracle, Source, Variant};
 use super::sweep::{self, Swept};
@@ -45,12 +46,14 @@ struct Seen {
     swept: Option<Result<Swept>>,
     wine: Option<Result<BTreeMap<u32, u32>>>,
     mapped: Option<Result<Mapped>>,
+    hazards: Option<Result<Vec<Fault>>>,
 }
 
 enum Found {
     Swept(Result<Swept>),
     Wine(Result<BTreeMap<u32, u32>>),
     Mapped(Result<Mapped>),
+    Hazards(Result<Vec<Fault>>),
 }
 
 /// Runs the oracles, prints the table, fails when a row does.
@@ -67,6 +70,7 @@ pub(crate) fn print(asked: &Asked) -> Result<()> {
                 Found::Swept(swept) => seen.swept = Some(swept),
                 Found::Wine(errors) => seen.wine = Some(errors),
                 Found::Mapped(mapped) => seen.mapped = Some(mapped),
+                Found::Hazards(found) => seen.hazards = Some(found),
             }
         }
     };
@@ -92,6 +96,9 @@ pub(crate) fn print(asked: &Asked) -> Result<()> {
         if let Some(program) = &asked.program {
             for (index, cell) in cells.iter().enumerate() {
                 put(index, Found::Mapped(mapped::ask(program, &cell.image)));
+                if cell.source.row.planted.is_some() {
+                    put(index, Found::Hazards(hazards::ask(program, &cell.image)));
+                }
             }
         }
     });
@@ -163,9 +170,11 @@ fn rows(cells: &[Cell<'_>], seen: &[Seen]) -> usize {
                 }
             },
         };
+        let (faults, missed) = faults(cell, own);
+        wrong = wrong.or(missed);
         let codes = truth.as_ref().map_or(cell.source.row.accepted.len(), BTreeSet::len);
         println!(
-            "{:<6} {:<12} {codes:>6}  {oracle:<12} {wine:<22} {map}",
+            "{:<6} {:<12} {codes:>6}  {oracle:<12} {wine:<22} {map}{faults}",
             cell.source.id,
             cell.variant.name()
         );
@@ -175,6 +184,21 @@ fn rows(cells: &[Cell<'_>], seen: &[Seen]) -> usize {
         }
     }
     failed
+}
+
+/// What is said of planted faults, and what is wrong about it.
+fn faults(cell: &Cell<'_>, own: &Seen) -> (String, Option<String>) {
+    let (Some(planted), Some(found)) = (&cell.source.row.planted, &own.hazards) else {
+        return (String::new(), None);
+    };
+    let whole = cell.variant == Variant::X64Clang;
+    match found {
+        Err(error) => (String::new(), Some(format!("{error:#}"))),
+        Ok(found) => {
+            let said = format!("; {} of {} planted faults", found.len(), planted.len());
+            (said, hazards::against(planted, found, whole))
+        }
+    }
 }
 
 fn said(mapped: &Mapped) -> String {

@@ -35,7 +35,7 @@ fn rank(driver: &Surfaced) -> Rank {
         sinks: all.len(),
         findings: driver.findings.len(),
         open_codes,
-        codes: accepted.len(),
+        codes: driver.accepted_count(),
     }
 }
 

@@ -34,43 +34,40 @@ fn counted(count: usize, thing: &str) -> String {
 pub(crate) fn sentence(driver: &Surfaced) -> String {
     let arch = driver.opened["summary"]["arch"].as_str().unwrap_or("an unknown machine");
     let accepted = driver.accepted();
-    let (mut open, mut unknown, mut leading) = (0, 0, 0);
-    for row in accepted.values() {
-        match driver.is_open(&row.code) {
-            Some(true) => {
-                open += 1;
-                leading += usize::from(!driver.dangers(&row.code).is_empty());
-            }
-            Some(false) => {}
-            None => unknown += 1,
-        }
-    }
-    let total = accepted.len();
+    let total = driver.accepted_count();
     let start = format!("{} for {arch} accepts {}", driver.name(), counted(total, "control code"));
     if total == 0 {
         return format!("{start}.");
     }
-    if unknown == total {
-        return format!("{start}; who may send them is not known.");
+    let known: Vec<(&&CodeRow, bool)> =
+        accepted.values().filter_map(|row| Some((row, driver.is_open(&row.code)?))).collect();
+    let about: Vec<&CodeRow> = match known.is_empty() {
+        true => accepted.values().copied().collect(),
+        false => known.iter().filter(|(_, open)| *open).map(|(row, _)| **row).collect(),
+    };
+    let who = match (known.is_empty(), about.len()) {
+        (true, _) => "who may send them is not known".to_owned(),
+        (false, 0) => return format!("{start}; an ordinary user can send none of them."),
+        (false, 1) if total == 1 => "an ordinary user can send it".to_owned(),
+        (false, open) if open == total => "an ordinary user can send all of them".to_owned(),
+        (false, open) => format!("an ordinary user can send {open} of them"),
+    };
+    let findings = about.iter().filter(|row| driver.has_findings(&row.code)).count();
+    let sinks = about.iter().filter(|row| !driver.dangers(&row.code).is_empty()).count();
+    let mut parts = vec![who];
+    if findings > 0 {
+        parts.push(format!("{findings} with findings"));
     }
-    let who = match open {
-        0 => "an ordinary user can send none of them".to_owned(),
-        open if open == total => "an ordinary user can send all of them".to_owned(),
-        open => format!("an ordinary user can send {open} of them"),
-    };
-    let what = match leading {
-        0 => String::new(),
-        1 => ", 1 of which leads to a sensitive routine".to_owned(),
-        more => format!(", {more} of which lead to sensitive routines"),
-    };
-    format!("{start}; {who}{what}.")
+    if sinks > 0 {
+        parts.push(format!("{sinks} leading to sensitive routines"));
+    }
+    format!("{start}; {}.", parts.join(", "))
 }
 
 fn gates(report: &mut Report, driver: &Surfaced) {
     for device in &driver.devices {
-        let mut words = vec![device.path.clone().unwrap_or_else(|| "(no name)".to_owned())];
-        let own = driver.links.iter().filter(|(_, target)| Some(target) == device.path.as_ref());
-        words.extend(own.map(|(link, _)| format!("linked as {link}")));
+        let mut words = vec![device.device.clone().unwrap_or_else(|| "(no name)".to_owned())];
+        words.extend(device.links.iter().map(|link| format!("linked as {}", link.path)));
         if device.exclusive {
             words.push("exclusive".to_owned());
         }
@@ -140,9 +137,11 @@ fn routines(report: &mut Report, driver: &Surfaced) {
 fn file(report: &mut Report, driver: &Surfaced) {
     let image = driver.image();
     let text = |key: &str| image[key].as_str().map(ToOwned::to_owned);
-    for (label, key) in [("SHA-256", "sha256"), ("Authent.", "authenticode"), ("Imphash", "imphash")] {
+    for (label, key, what) in
+        [("SHA-256", "sha256", ""), ("Digest", "authenticode", " (Authenticode)"), ("Imphash", "imphash", "")]
+    {
         if let Some(value) = text(key) {
-            report.add_whole(label, &value);
+            report.add_whole(label, &format!("{value}{what}"));
         }
     }
     report.maybe("Version", version(&image["version"]));
@@ -159,7 +158,12 @@ fn version(version: &Value) -> Option<String> {
 
 fn signer(signature: &Value) -> Option<String> {
     let name = signature["signers"][0]["subject"].as_str().or_else(|| signature["signer"].as_str())?;
-    Some(format!("{name} (the signature is not verified)"))
+    let digest = match signature["digest_matches"].as_bool() {
+        Some(true) => "the digest is this file's, ",
+        Some(false) => "the digest is not this file's, ",
+        None => "",
+    };
+    Some(format!("{name} ({digest}the certificate is not verified)"))
 }
 
 fn codes(report: &mut Report, driver: &Surfaced) {
@@ -179,8 +183,9 @@ fn codes(report: &mut Report, driver: &Surfaced) {
         }
         report.lines.push(plain(line.trim_end()));
     }
-    if accepted.len() > LISTED {
-        report.lines.push(format!("  and {} more; --json has them all", accepted.len() - LISTED));
+    let total = driver.accepted_count();
+    if total > rows.len() {
+        report.lines.push(format!("  and {} more", total - rows.len()));
     }
 }
 
@@ -225,7 +230,7 @@ fn findings(report: &mut Report, driver: &Surfaced) {
 fn sections(report: &mut Report, driver: &Surfaced) {
     let mut notes = Vec::new();
     for name in ["dispatch", "devices", "ioctl", "hazards", "join"] {
-        let section = &driver.surface[name];
+        let section = &driver.surface["sections"][name];
         if let (Some(status), note) = (section["status"].as_str(), section["note"].as_str())
             && status != "ok"
         {

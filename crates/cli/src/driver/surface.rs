@@ -12,11 +12,19 @@ use super::answer::{Map, rows};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Device {
-    pub(crate) path: Option<String>,
+    /// `\Device\Name`.
+    pub(crate) device: Option<String>,
+    pub(crate) links: Vec<Link>,
     pub(crate) secure_open: bool,
     pub(crate) exclusive: bool,
     pub(crate) access_model: Option<Model>,
     pub(crate) security_absent: Option<Absent>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Link {
+    pub(crate) path: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -86,7 +94,6 @@ pub(crate) struct Surfaced {
     /// What `driver_surface` answered.
     pub(crate) surface: Value,
     pub(crate) devices: Vec<Device>,
-    pub(crate) links: Vec<(String, String)>,
     pub(crate) maps: Vec<Map>,
     pub(crate) findings: Vec<Finding>,
     pub(crate) joined: BTreeMap<String, Joined>,
@@ -94,17 +101,11 @@ pub(crate) struct Surfaced {
 
 impl Surfaced {
     pub(crate) fn of(path: PathBuf, opened: Value, surface: Value) -> Self {
-        let maps = &surface["ioctl"]["maps"];
         let joined: Vec<Joined> = rows(&surface["join"]["codes"]);
-        let links: Vec<BTreeMap<String, Value>> = rows(&surface["devices"]["links"]);
-        let text = |link: &BTreeMap<String, Value>, key: &str| {
-            link.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
-        };
         Self {
-            devices: rows(&surface["devices"]["devices"]),
-            links: links.iter().map(|link| (text(link, "path"), text(link, "target"))).collect(),
-            maps: rows(maps),
-            findings: rows(&surface["hazards"]["findings"]["findings"]),
+            devices: rows(&surface["devices"]),
+            maps: rows(&surface["ioctl"]),
+            findings: rows(&surface["hazards"]["findings"]["rows"]),
             joined: joined.into_iter().map(|row| (row.code.clone(), row)).collect(),
             path,
             opened,
@@ -131,6 +132,18 @@ impl Surfaced {
         all.filter(|row| row.accepted != Some(false) && !row.is_unproved())
             .map(|row| (row.number(), row))
             .collect()
+    }
+
+    /// How many codes the driver accepts: lists are capped, counts are not.
+    pub(crate) fn accepted_count(&self) -> usize {
+        let listed: usize = self.maps.iter().map(|map| map.codes.len()).sum();
+        let counted: usize = self.maps.iter().map(|map| map.code_count).sum();
+        self.accepted().len() + counted.saturating_sub(listed)
+    }
+
+    /// Whether findings are about the code.
+    pub(crate) fn has_findings(&self, code: &str) -> bool {
+        self.joined.get(code).is_some_and(|row| !row.findings.is_empty())
     }
 
     /// Whether an ordinary user can have the code delivered; `None` where no descriptor was read.
