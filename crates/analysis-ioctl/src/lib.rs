@@ -22,4 +22,4 @@ pub mod state;
 pub mod taint;
 pub mod verify;
 
-pub use at::codes_at;
+pub use at::{Compared, Gates, Routine, gates};

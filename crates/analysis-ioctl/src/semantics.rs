@@ -95,7 +95,13 @@ impl Pass<'_> {
     }
 
     /// Source number `index`, `width` bits of it.
-    fn source(&mut self, instruction: &Decoded, index: usize, width: u8, state: &mut State) -> Expr {
+    pub(crate) fn source(
+        &mut self,
+        instruction: &Decoded,
+        index: usize,
+        width: u8,
+        state: &mut State,
+    ) -> Expr {
         match instruction.sources().get(index) {
             Some(operand) => self.read(instruction, operand, width, state),
             None => Expr::UNKNOWN,

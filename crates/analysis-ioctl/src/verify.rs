@@ -1,6 +1,7 @@
 //! The second opinion: a concrete interpreter that shares nothing with the pass but the decoder runs
 //! the routine with the code in place.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use code_flow::CodeImage;
@@ -13,12 +14,16 @@ use crate::names;
 /// Most bytes of an image's constant sections that are copied for the interpreter.
 const MAX_COPY: u64 = 64 << 20;
 
+/// Instructions one map may spend on being checked; what is left then is not verified.
+const MAX_STEPS: u64 = 2_000_000;
+
 /// Runs requests through one routine.
 pub struct Verifier<'i, 'a> {
     image: &'i CodeImage<'a>,
     routine: Routine,
     limits: Limits,
     follow: Vec<u64>,
+    spent: Cell<u64>,
 }
 
 /// Constant sections of the image: what can be written is unknown at run time.
@@ -72,16 +77,20 @@ impl<'i, 'a> Verifier<'i, 'a> {
             bytes: Rc::new(Copy(parts)),
             wdf: question.framework.map(|f| WdfTable { table: f.table, pointer: f.pointer, count: f.count }),
         };
-        Some(Self { image, routine, limits: Limits::default(), follow })
+        Some(Self { image, routine, limits: Limits::default(), follow, spent: Cell::new(0) })
     }
 
     /// Whether a request with `code` reaches `landing`; `None` when that cannot be told.
     #[must_use]
     pub fn reaches(&self, code: u32, major: u8, landing: u64, halt: &Halt) -> Option<bool> {
+        if self.spent.get() >= MAX_STEPS {
+            return None;
+        }
         let request = Request { code, major, input_length: None, output_length: None };
         let popped = |call: &emulate::Call| self.popped(call);
         let result =
             emulate::reaches(&self.routine, &request, landing, &self.follow, &popped, &self.limits, halt);
+        self.spent.set(self.spent.get().saturating_add(result.steps));
         match result.verdict {
             Verdict::Reached => Some(true),
             Verdict::NotReached => Some(false),

@@ -27,10 +27,16 @@ fn bsod_has_no_routine_for_codes() {
     assert!(replayed(bytes).entries.is_empty());
 }
 
-/// Where the lab unpacks wheels; set by it.
-fn wheel(path: &str) -> Option<Vec<u8>> {
-    let folder = std::env::var_os("WINDBG_MCP_PYDIVERT")?;
-    std::fs::read(std::path::Path::new(&folder).join(path)).ok()
+/// A driver the lab fetched; absent outside it only.
+fn fetched(name: &str) -> Option<Vec<u8>> {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.lab/pydivert").join(name);
+    let bytes = std::fs::read(&path).ok();
+    assert!(
+        bytes.is_some() || std::env::var_os("WINDBG_MCP_LAB").is_none(),
+        "no {}: cargo xtask lab",
+        path.display()
+    );
+    bytes
 }
 
 #[test]
@@ -39,13 +45,13 @@ fn windivert_of_pypi() {
         [0x12_2422, 0x12_2425, 0x12_2429, 0x12_242d, 0x12_2431, 0x12_2435, 0x12_2439, 0x12_243e];
     const NEW: [u32; 7] = [0x12_648e, 0x12_649a, 0x12_e486, 0x12_e489, 0x12_e491, 0x12_e495, 0x12_e49d];
     let drivers: [(&str, &[u32], u64); 3] = [
-        ("2.1.0/WinDivert64.sys", &OLD, 0x2a80),
-        ("2.1.0/WinDivert32.sys", &OLD, 0x2bb6),
-        ("4.0.1/WinDivert64.sys", &NEW, 0x8710),
+        ("windivert-1.3-x64.sys", &OLD, 0x2a80),
+        ("windivert-1.3-x86.sys", &OLD, 0x2bb6),
+        ("windivert-2.2-x64.sys", &NEW, 0x8710),
     ];
     for (name, wanted, rva) in drivers {
-        let Some(bytes) = wheel(name) else {
-            return test_data::not_run("pydivert's drivers are not here (WINDBG_MCP_PYDIVERT)");
+        let Some(bytes) = fetched(name) else {
+            return test_data::not_run("pydivert's drivers are not here: cargo xtask lab");
         };
         let found = replayed(bytes.clone());
         let image = open(bytes);

@@ -1,5 +1,6 @@
 //! The findings of `driver_hazards`: data flow from what a caller controls to where it matters.
 
+use analysis_driver::{AceKind, DaclState, DeviceSecurity, Offline, is_offline};
 use analysis_ioctl::map::{MapRequest, location, map_entry};
 use analysis_ioctl::taint::{Class, Finding, cases, find};
 use code_flow::{CodeImage, CodeLocation, SectionState};
@@ -149,7 +150,55 @@ pub(crate) fn findings(
         }
         out.rows.extend(walked.findings.iter().map(|finding| row(image, finding)));
     }
+    if is_offline(job.target) {
+        let offline = Offline::of(job.target, job.halt)?;
+        out.rows.extend(offline.gates(false).iter().filter_map(unguarded));
+    }
     Ok(out)
+}
+
+/// Everyone.
+const EVERYONE: &str = "S-1-1-0";
+
+/// A device whose descriptor lets anybody write, or that was made without one.
+fn unguarded(gate: &DeviceSecurity) -> Option<FindingRow> {
+    let (source, confidence, explanation) = match &gate.security {
+        Some(descriptor) => {
+            let open = match descriptor.dacl_state {
+                DaclState::Absent => "has no DACL: anybody may open it",
+                DaclState::Null => "has a null DACL: anybody may open it",
+                DaclState::Empty => return None,
+                DaclState::Present => {
+                    let entries =
+                        descriptor.dacl.as_ref().map(|acl| acl.entries.as_slice()).unwrap_or_default();
+                    let everyone =
+                        entries.iter().find(|ace| ace.sid.as_deref() == Some(EVERYONE) && ace.applies);
+                    everyone.filter(|ace| ace.kind == AceKind::Allow && ace.writes)?;
+                    "lets Everyone write"
+                }
+            };
+            ("security_descriptor", Confidence::Observed, format!("the device {open}"))
+        }
+        None if gate.security_absent.is_some() => (
+            "device_creation",
+            Confidence::Likely,
+            "the device was made without a descriptor: type default applies, not evaluated".to_owned(),
+        ),
+        None => return None,
+    };
+    Some(FindingRow {
+        class: "unguarded_device".to_owned(),
+        at: None,
+        function: None,
+        codes: Vec::new(),
+        source: source.to_owned(),
+        sink: gate.device.clone(),
+        guards: Vec::new(),
+        seh_covered: None,
+        overflowable: false,
+        confidence,
+        explanation,
+    })
 }
 
 impl Findings {

@@ -1,6 +1,7 @@
 //! `ioctl_map`: the control codes a dispatch routine accepts.
 
 use analysis_driver::Locations;
+use analysis_ioctl::analysis::Convention;
 use analysis_ioctl::map::{IoctlMap, MapRequest, convention_named, map_entry, render};
 use analysis_ioctl::pass::FrameworkTable;
 use code_flow::wdf::wdf_table;
@@ -127,6 +128,8 @@ impl WorkerTool for IoctlMapTool {
         };
         let image = code_image::open(job, &module)?;
         let found = discovered(job, &image)?;
+        let fast_io =
+            found.requests.iter().find(|r| r.convention == Some(Convention::FastIo)).map(|r| r.entry);
         let ControlEntries { requests, mut note } = match given {
             Some(address) => at(&image, address, found)?,
             None => found,
@@ -146,6 +149,15 @@ impl WorkerTool for IoctlMapTool {
         let mut maps = Vec::new();
         for request in requests {
             maps.push(map_entry(&image, &with(&params, request), job.halt).map);
+        }
+        // Codes arrive at a fast-I/O entry too: a map without it is not the driver's.
+        if let Some(entry) = fast_io.filter(|entry| !maps.iter().any(|map| map.dispatch.address.0 == *entry))
+        {
+            note.get_or_insert_with(|| format!("the fast-I/O routine at {entry:#018x} is not in this map"));
+            for map in &mut maps {
+                map.complete = false;
+                map.coverage.cap("fast_io_not_mapped");
+            }
         }
         let mut maps = maps.into_iter();
         let map = match maps.next() {
