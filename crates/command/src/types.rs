@@ -79,11 +79,19 @@ fn names(run: &mut Run<'_>, pattern: &str) -> Result<()> {
     Ok(())
 }
 
+/// Members that one type may have, those of its base classes included.
+const FIELDS_LIMIT: usize = 1 << 16;
+/// Base classes laid out for one answer; also how deep they may nest.
+const BASES_LIMIT: u32 = 64;
+
 /// Whether a word names members rather than an address.
 fn is_field(run: &Run<'_>, layout: &TypeLayout, word: &str) -> bool {
     match word.split_once('.') {
         Some((first, _)) => layout.fields.iter().any(|f| f.name == first),
-        None => layout.fields.iter().any(|f| fits(word, &f.name)) && run.check().is_ok(),
+        None => {
+            let all = with_bases(run, layout).unwrap_or_default();
+            all.iter().any(|f| fits(word, &f.name)) && run.check().is_ok()
+        }
     }
 }
 
@@ -121,8 +129,9 @@ fn print(run: &mut Run<'_>, layout: &TypeLayout, request: &Request<'_>, address:
         }
         return Ok(());
     }
+    let laid_out = with_bases(run, layout)?;
     let dotted: Vec<&str> = request.fields.iter().copied().filter(|f| f.contains('.')).collect();
-    for field in &layout.fields {
+    for field in &laid_out {
         run.check()?;
         if request.fields.is_empty() || request.fields.iter().any(|f| fits(f, &field.name)) {
             member(run, &layout.module, field, address, request.depth, 0)?;
@@ -130,6 +139,39 @@ fn print(run: &mut Run<'_>, layout: &TypeLayout, request: &Request<'_>, address:
     }
     for path in dotted {
         nested(run, layout, path, address)?;
+    }
+    Ok(())
+}
+
+/// The members, those of base classes in the place of these, as a debugger lays them out.
+fn with_bases(run: &Run<'_>, layout: &TypeLayout) -> Result<Vec<Field>> {
+    let mut fields = Vec::new();
+    // Bases that name each other would have no end.
+    let mut bases = BASES_LIMIT;
+    add_members(run, layout, 0, &mut bases, &mut fields)?;
+    Ok(fields)
+}
+
+fn add_members(
+    run: &Run<'_>,
+    layout: &TypeLayout,
+    at: u64,
+    bases: &mut u32,
+    fields: &mut Vec<Field>,
+) -> Result<()> {
+    for field in &layout.fields {
+        run.check()?;
+        let offset = at.saturating_add(field.offset);
+        if let TypeRef::Named { name, .. } = &field.ty
+            && field.base_class
+            && *bases > 0
+            && let Ok(base) = layout_of(run, &layout.module, name)
+        {
+            *bases -= 1;
+            add_members(run, &base, offset, bases, fields)?;
+        } else if fields.len() < FIELDS_LIMIT {
+            fields.push(Field { offset, ..field.clone() });
+        }
     }
     Ok(())
 }
@@ -156,7 +198,7 @@ fn member(
         && field.bits.is_none()
         && let Ok(layout) = layout_of(run, module, name)
     {
-        for inner in &layout.fields {
+        for inner in &with_bases(run, &layout)? {
             member(run, module, inner, at, depth - 1, level + 1)?;
         }
     }

@@ -5,7 +5,7 @@
 use crate::fields::Difference;
 use crate::glob::fits;
 
-/// A difference somebody looked at.
+/// A difference somebody looked at. `|` stands between alternatives of a pattern.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// Dump, question and field; `*` is any run of characters.
@@ -20,9 +20,10 @@ pub struct Row {
 
 impl Row {
     fn covers(&self, dump: &str, difference: &Difference) -> bool {
-        fits(self.dump, dump)
-            && fits(self.question, &difference.question)
-            && fits(self.field, &difference.field)
+        let any = |patterns: &str, text: &str| patterns.split('|').any(|pattern| fits(pattern, text));
+        any(self.dump, dump)
+            && any(self.question, &difference.question)
+            && any(self.field, &difference.field)
             && (self.when)(difference)
     }
 }
@@ -39,6 +40,7 @@ mod when {
     use serde_json::Value;
 
     use crate::fields::Difference;
+    use crate::text::NAMES_BETWEEN;
 
     fn texts(d: &Difference) -> Option<(&str, &str)> {
         d.native.as_ref().and_then(Value::as_str).zip(d.other.as_ref().and_then(Value::as_str))
@@ -87,17 +89,39 @@ mod when {
         texts(d).is_some_and(|(_, other)| other == "???")
     }
 
-    /// Names that the pattern fits only in their decorated form.
-    pub(super) fn decorated(d: &Difference) -> bool {
-        let names = d.native.as_ref().and_then(Value::as_array);
-        let is = |name: &Value| name.as_str().is_some_and(|n| n.contains("`string'") || n.contains("!??"));
-        d.other.is_none() && names.is_some_and(|names| names.iter().any(is))
+    fn names(value: Option<&Value>) -> Vec<&str> {
+        value.and_then(Value::as_str).map(|text| text.split(NAMES_BETWEEN).collect()).unwrap_or_default()
     }
 
-    /// A member that is the base class of its own name.
-    pub(super) fn base_class(d: &Difference) -> bool {
-        let kind = d.native.as_ref().and_then(Value::as_str);
-        d.other.is_none() && kind.is_some_and(|kind| d.field.ends_with(&format!(" {kind}")))
+    /// Names that the pattern fits only in their decorated form.
+    pub(super) fn decorated(d: &Difference) -> bool {
+        let is = |name: &&str| name.contains("`string'") || name.contains("!??");
+        d.other.is_none() && names(d.native.as_ref()).iter().any(is)
+    }
+
+    /// Every name DbgEng has for the address is one of the native engine's, which has more.
+    pub(super) fn more_names(d: &Difference) -> bool {
+        let (native, other) = (names(d.native.as_ref()), names(d.other.as_ref()));
+        !other.is_empty() && other.iter().all(|name| native.iter().any(|ours| same_name(ours, name)))
+    }
+
+    /// The same but for what DbgEng cuts off a name: one underscore in front, and of compiler-made
+    /// data everything that its undecoration does not understand.
+    fn same_name(native: &str, other: &str) -> bool {
+        let whole = native.replace('@', "");
+        let short = whole.replacen("!_", "!", 1);
+        let cut = whole.contains("!_CT") || whole.contains("{for `");
+        [whole, short].iter().any(|ours| ours == other || (cut && ours.starts_with(other)))
+    }
+
+    /// Flags of Just My Code: `__XXXXXXXX_file@h`.
+    pub(super) fn just_my_code(d: &Difference) -> bool {
+        let flag = |name: &&str| {
+            let Some((_, name)) = name.split_once("!__") else { return false };
+            let digits = name.chars().take_while(char::is_ascii_hexdigit).count();
+            digits == 8 && name.contains('@')
+        };
+        d.other.is_none() && names(d.native.as_ref()).iter().all(flag)
     }
 
     /// The native engine says what DbgEng says, and more.
@@ -122,6 +146,46 @@ mod when {
         texts(d) == Some(("dwarf", "export"))
     }
 
+    /// Type descriptors, which only DbgEng's undecoration makes a name of.
+    pub(super) fn type_descriptor(d: &Difference) -> bool {
+        let named = |name: &&str| name.ends_with(" `RTTI Type Descriptor'");
+        d.native.is_none() && names(d.other.as_ref()).iter().all(named)
+    }
+
+    /// Both lost the way, and say so in the words each has for it.
+    pub(super) fn lost(d: &Difference) -> bool {
+        let ours = ["the return address is not code", "no unwind data", "stack memory is missing"];
+        let text = |value: &Option<Value>| value.as_ref().and_then(Value::as_str).map(ToOwned::to_owned);
+        let (native, other) = (text(&d.native), text(&d.other));
+        native.is_none_or(|text| ours.contains(&text.as_str()))
+            && other.is_none_or(|text| text == "the next return address is in no module")
+    }
+
+    /// Served by the native engine, and to DbgEng not there.
+    pub(super) fn served_only(d: &Difference) -> bool {
+        texts(d) == Some(("served", "debugger: not_in_dump"))
+    }
+
+    pub(super) fn served_with_symbols(d: &Difference) -> bool {
+        texts(d) == Some(("served", "debugger"))
+    }
+
+    /// Served by DbgEng, and refused by the native engine for want of what the row says.
+    pub(super) fn refused_only(d: &Difference) -> bool {
+        texts(d).is_some_and(|(native, other)| {
+            other == "served" && ["debugger: no_such_thread", "debugger: no_context"].contains(&native)
+        })
+    }
+
+    pub(super) fn outs(d: &Difference) -> bool {
+        texts(d).is_some_and(|(native, other)| native.starts_with("outs") && other.starts_with("outs "))
+    }
+
+    /// The same file, on this machine and on Wine's drive Z.
+    pub(super) fn on_drive_z(d: &Difference) -> bool {
+        texts(d).is_some_and(|(native, other)| other == format!("Z:{}", native.replace('/', "\\")))
+    }
+
     /// A caller's frame: its address is a return address.
     pub(super) fn caller(d: &Difference) -> bool {
         both_there(d) && !d.field.contains("frames[0]")
@@ -129,8 +193,9 @@ mod when {
 }
 
 use when::{
-    anonymous, any, base_class, both_refused, both_there, caller, dbgeng_only, decorated, deferred, dwarf,
-    in_more_words, native_only, not_decoded, one_without, same_mnemonic, same_second, underscore,
+    anonymous, any, both_refused, both_there, caller, dbgeng_only, decorated, deferred, dwarf, in_more_words,
+    just_my_code, lost, more_names, native_only, not_decoded, on_drive_z, one_without, outs, refused_only,
+    same_mnemonic, same_second, served_only, served_with_symbols, type_descriptor, underscore,
 };
 
 const fn row(
@@ -161,13 +226,68 @@ const TRIAGE: &str = "without the kernel's PDB DbgEng has no process and no thre
 const STACK_REGION: &str = "DbgEng's QueryVirtual does not say what memory is for; the native engine knows stacks \
                             from the thread list";
 
-const BASES: &str = "DbgEng lays the members of a base class out in the derived one; the native engine shows the base as \
-                     one member, as C++ sees it";
+const IMAGE: &str = "a bare image has no system, no thread and no registers; DbgEng shows it as a process that stands at \
+                     its entry point";
+const ISF: &str = "the kernel's symbols are an ISF file, which DbgEng does not read";
+const NEAREST: &str =
+    "DbgEng names the nearest symbol at any distance; the native engine only what the address lies in";
 
 pub const ACCEPTED: &[Row] = &[
     // What a whole file is to the two.
-    row("kernel/full_header_only*", "*", "*", any, HEADER_ONLY),
-    row("kernel/triage_arm32*", "*", "*", any, ARM32),
+    row("kernel/full_header_only*", "open_dump", "summary.dump.truncated", native_only, HEADER_ONLY),
+    row("kernel/full_header_only*", "open_dump", "summary.modules_loaded", dbgeng_only, HEADER_ONLY),
+    row("kernel/full_header_only*", "modules", "outcome", both_there, HEADER_ONLY),
+    row("kernel/full_header_only*", "current_location", "location_state", both_there, HEADER_ONLY),
+    row("kernel/full_header_only*", "current_location", "address", native_only, HEADER_ONLY),
+    row("kernel/full_header_only*", "crash_triage", "faulting_frame_note", both_there, HEADER_ONLY),
+    row("kernel/full_header_only*", "crash_triage|backtrace*", "frames[0]..|ended", native_only, HEADER_ONLY),
+    row("kernel/full_header_only*", "registers*", "registers[*]|source", native_only, HEADER_ONLY),
+    row("kernel/full_header_only*", "registers*", "instruction_pointer", native_only, HEADER_ONLY),
+    row("kernel/full_header_only*", "threads", "threads[0].ip", native_only, HEADER_ONLY),
+    row("kernel/full_header_only*", "execute ? @$ip", "value", native_only, HEADER_ONLY),
+    row("kernel/full_header_only*", "execute ? @$ip", "nothing", dbgeng_only, HEADER_ONLY),
+    row("kernel/full_header_only*", "disassemble @$*", "outcome", served_with_symbols, HEADER_ONLY),
+    row("kernel/triage_arm32*", "open_dump", "summary.dump.format", both_there, ARM32),
+    row("kernel/triage_arm32*", "current_location|registers|backtrace", "processor", dbgeng_only, ARM32),
+    row("kernel/triage_arm32*", "threads", "total", both_there, ARM32),
+    row("kernel/triage_arm32*", "threads", "threads[*]|current", dbgeng_only, ARM32),
+    row("kernel/triage_arm32*", "registers thread *|backtrace thread *", "outcome", refused_only, ARM32),
+    row("kernel/triage_arm32*", "execute ? *@$*", "nothing", native_only, ARM32),
+    row("kernel/triage_arm32*", "execute ? *@$*", "value", dbgeng_only, ARM32),
+    row("kernel/triage_arm32*", "disassemble *@$*", "outcome", refused_only, ARM32),
+    row("kernel/triage_arm32*", "modules", "unloaded[*]", dbgeng_only, ARM32),
+    row("kernel/triage_arm32*", "modules", "unloaded_matched", both_there, ARM32),
+    row("isf/*", "*", "*symbol|*displacement", native_only, ISF),
+    row("isf/*", "current_location", "coordinate.identity.pdb", native_only, ISF),
+    row("isf/*", "disassemble nt!*", "outcome", served_with_symbols, ISF),
+    row("isf/*", "modules", "modules[*].symbols", both_there, ISF),
+    // Images.
+    row("images/*", "open_dump", "kind", both_there, IMAGE),
+    row("images/*", "open_dump", "summary.image", native_only, IMAGE),
+    row("images/*", "open_dump", "summary.os|summary.process|summary.dump", dbgeng_only, IMAGE),
+    row("images/*", "open_dump", "next[*]", any, IMAGE),
+    row("images/*", "current_location|registers|backtrace", "thread", dbgeng_only, IMAGE),
+    row("images/*", "exception_triage", "outcome", both_there, IMAGE),
+    row("images/*", "threads", "total", both_there, IMAGE),
+    row("images/*", "threads", "threads[*]|current", dbgeng_only, IMAGE),
+    row("images/*", "registers thread *|backtrace thread *", "outcome", refused_only, IMAGE),
+    row("images/*", "execute ? *@$ip*", "nothing", native_only, IMAGE),
+    row("images/*", "execute ? *@$ip*", "value", dbgeng_only, IMAGE),
+    row("images/*", "disassemble *@$*", "outcome", refused_only, IMAGE),
+    row(
+        "images/*",
+        "modules",
+        "modules[*].version",
+        dbgeng_only,
+        "the native engine takes versions from a dump's list and not from the image's resources",
+    ),
+    row(
+        "images/*",
+        "modules",
+        "modules[*].loaded_image_name",
+        on_drive_z,
+        "each names the file as its system does",
+    ),
     row("synthetic/syn_rdmp8*", "open_dump", "outcome", any, "DbgEng 15063 does not know dump type 8"),
     row(
         "negative/*",
@@ -240,7 +360,7 @@ pub const ACCEPTED: &[Row] = &[
     ),
     // Threads.
     row("*", "threads", "threads[*].suspend_count", native_only, "DbgEng prints it, no interface gives it"),
-    row("kernel/triage_*", "threads", "threads[*].thread_object", native_only, TRIAGE),
+    row("kernel/triage_*|isf/*", "threads", "threads[*].thread_object", native_only, TRIAGE),
     row(
         "user/kd_wow64_release/*",
         "registers thread*",
@@ -259,14 +379,13 @@ pub const ACCEPTED: &[Row] = &[
          statement after the call; the native engine gives the call's own",
     ),
     row("*", "*", "*frames[*].source", native_only, NO_DWARF),
-    row("*", "backtrace*", "ended", both_there, "both lost the way, each says so in its words"),
     row(
-        "*",
+        "user/bp_*|user/crash_x86/*|user/kd_*|user/kt2/*|user/llvm_*|user/rm_*|kernel/triage_*|isf/*",
         "backtrace*",
         "ended",
-        one_without,
-        "after words that only look like a caller DbgEng meets a zero and \
-         takes it for the outermost frame, or a word in no module; the native engine stopped before them",
+        lost,
+        "no image and so no unwind data for the last caller: no DbgEng interface says how a walk ended, so its \
+         worker tells it from the last frame",
     ),
     row("user/bp_tiny-exe-fastfail.dmp", "backtrace thread*", "frames[*]..", dbgeng_only, RAW_WORDS),
     row("user/kd_allreg_amd64/*", "backtrace thread*", "frames[*]..", dbgeng_only, RAW_WORDS),
@@ -306,12 +425,21 @@ pub const ACCEPTED: &[Row] = &[
         "how operands are written, and which symbol names one",
     ),
     row("user/crash_x86/*", "disassemble*", "*", one_without, NO_MAP),
-    row("user/crash_x86/*", "read_memory*", "outcome", any, NO_MAP),
+    row("user/crash_x86/*", "read_memory*", "outcome", served_only, NO_MAP),
+    row(
+        "synthetic/*",
+        "disassemble @$ip+*",
+        "instructions[0].text",
+        outs,
+        "outsb is short for outs dx, byte ptr [rsi]",
+    ),
+    row("user/cxx_eh_x64/*", "disassemble @$ip+*", "symbol|displacement", both_there, NO_DWARF),
+    row("*", "disassemble @$ip+*", "symbol|displacement", dbgeng_only, NEAREST),
+    row("user/cxx_eh_x64/*", "disassemble ucrtbase!*CxxThrowException", "outcome", both_there, UNDERSCORE),
     row("user/forged_arm64/*", "disassemble*", "instructions[*]", native_only, UDF),
     row("user/forged_arm64/*", "disassemble*", "instructions[*].text", not_decoded, UDF),
     row("user/forged_arm64/*", "disassemble*", "stopped_early", dbgeng_only, UDF),
     row("*", "disassemble*", "outcome", both_refused, "DbgEng does not say why an expression has no value"),
-    row("user/cxx_eh_x64/*", "disassemble ucrtbase!*", "outcome", any, UNDERSCORE),
     row(
         "user/kt2/*",
         "disassemble *<*",
@@ -325,10 +453,31 @@ pub const ACCEPTED: &[Row] = &[
     row(
         "*",
         "execute x *",
-        "0x*[*]",
-        any,
-        "folded functions: one address, several names; DbgEng lists those with private symbols, the native engine \
-         the public ones too",
+        "0x*",
+        more_names,
+        "folded functions: DbgEng lists the names that have private symbols, the native engine the public ones too. \
+         Of a public name DbgEng cuts an underscore, and what its undecoration does not know",
+    ),
+    row(
+        "*",
+        "execute x *!_C*",
+        "0x*",
+        just_my_code,
+        "flags of Just My Code: DbgEng makes another name of what stands behind the @ and so does not find them",
+    ),
+    row(
+        "*",
+        "execute x *!_C*",
+        "0x*",
+        type_descriptor,
+        "`class X `RTTI Type Descriptor'` to the native engine, without the first word to DbgEng",
+    ),
+    row(
+        "*",
+        "execute dt *!_TP_CALLBACK_PRIORITY",
+        "fields.TP_CALLBACK_PRIORITY_COUNT",
+        dbgeng_only,
+        "two definitions in the PDB differ: each engine shows another, the native one says that there are two",
     ),
     row(
         "*",
@@ -344,8 +493,6 @@ pub const ACCEPTED: &[Row] = &[
         both_there,
         "the process is a 64-bit one to DbgEng, which calculates so; the native engine shows its 32-bit side",
     ),
-    row("*", "execute dt *", "fields.*", base_class, BASES),
-    row("*", "execute dt *", "fields.*", dbgeng_only, BASES),
     row(
         "*",
         "execute dt *",
@@ -355,8 +502,8 @@ pub const ACCEPTED: &[Row] = &[
     ),
     row("*", "execute dt *", "fields.*", anonymous, "how a type without a name is called"),
     // Triage.
-    row("kernel/triage_*", "crash_triage", "process_name", native_only, TRIAGE),
-    row("kernel/triage_*", "crash_triage", "thread.*", native_only, TRIAGE),
+    row("kernel/triage_*|isf/*", "crash_triage", "process_name", native_only, TRIAGE),
+    row("kernel/triage_*|isf/*", "crash_triage", "thread.*", native_only, TRIAGE),
     row("user/bp_exec_av_on_stack.dmp", "exception_triage", "access.*", both_there, STACK_REGION),
     row("user/bp_exec_av_on_stack.dmp", "exception_triage", "summary", both_there, STACK_REGION),
     row("user/bp_exec_av_on_stack.dmp", "exception_triage", "verdict.sentence", both_there, STACK_REGION),

@@ -18,8 +18,11 @@ const NAMES: usize = 48;
 /// Types whose layout is compared, of each module with a PDB.
 const TYPES: usize = 24;
 
-/// Expressions that have a value in any target.
-const EXPRESSIONS: [&str; 8] = [
+/// Expressions: of the registers a raw command sees, and such as have a value in any target.
+const EXPRESSIONS: [&str; 11] = [
+    "@$ip",
+    "poi(@$csp)",
+    "by(@$ip)",
     "0n10+0x10",
     "(1<<4)|3",
     "ffffffff80000000",
@@ -32,8 +35,16 @@ const EXPRESSIONS: [&str; 8] = [
 
 /// Registers, and memory behind them: of the context that the other tools show, which a raw command
 /// of DbgEng need not.
-const PLACES_BY_REGISTER: [&str; 6] =
-    ["@$ip", "@$csp+10", "poi(@$csp)", "@$ip+by(@$csp)-by(@$csp)", "@$ip+wo(@$csp)-wo(@$csp)", "dwo(@$csp)"];
+const PLACES_BY_REGISTER: [&str; 8] = [
+    "@$ip+by(@$csp)",
+    "@$ip+wo(@$csp)",
+    "@$ip",
+    "@$csp+10",
+    "poi(@$csp)",
+    "@$ip+by(@$csp)-by(@$csp)",
+    "@$ip+wo(@$csp)-wo(@$csp)",
+    "dwo(@$csp)",
+];
 
 /// Everything.
 pub(crate) fn all(pair: &mut Pair<'_>, kernel: bool, wow64: bool) -> Result<(), Error> {
@@ -145,7 +156,9 @@ fn code_and_memory(pair: &mut Pair<'_>, frames: &[Value]) -> Result<(), Error> {
 
 fn expressions(pair: &mut Pair<'_>) -> Result<(), Error> {
     for expression in EXPRESSIONS {
-        pair.ask_text(&format!("? {expression}"), true, text::value)?;
+        // What the target does not hold has no value.
+        let always = !expression.contains('@');
+        pair.ask_text(&format!("? {expression}"), always, text::value)?;
     }
     for place in PLACES_BY_REGISTER {
         pair.ask(&format!("disassemble {place}"), "disassemble", &json!({ "address": place, "count": 1 }))?;
@@ -177,7 +190,7 @@ fn symbols_and_types(pair: &mut Pair<'_>, native: &Value) -> Result<(), Error> {
     let modules = native["modules"].as_array().cloned().unwrap_or_default();
     let with_pdb = modules.iter().filter(|row| row["symbols"] == "pdb");
     for module in with_pdb.filter_map(|row| row["name"].as_str()).take(3) {
-        for pattern in ["main", "*main*", "*init*", "*Create*", "Ki*", "Nt*"] {
+        for pattern in ["main", "*main*", "*init*", "*Create*", "_C*", "Ki*", "Nt*"] {
             pair.ask_text(&format!("x {module}!{pattern}"), false, text::symbols)?;
         }
         let plain = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || "_!".contains(c));

@@ -23,6 +23,9 @@ pub(crate) fn nothing() -> Value {
     json!({ "nothing": true })
 }
 
+/// Between the names of one address.
+pub(crate) const NAMES_BETWEEN: &str = "; ";
+
 /// Rows `00007ff6`11e51000 module!name (arguments)` by address: names without what follows them.
 pub(crate) fn symbols(text: &str) -> Value {
     let mut rows = Map::new();
@@ -44,9 +47,11 @@ pub(crate) fn symbols(text: &str) -> Value {
         }
     }
     for names in rows.values_mut() {
-        if let Value::Array(names) = names {
-            names.sort_by_key(|name| name.as_str().unwrap_or_default().to_owned());
-        }
+        // One value an address, so that names of the same place are judged together.
+        let mut listed: Vec<&str> =
+            names.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        listed.sort_unstable();
+        *names = Value::from(listed.join(NAMES_BETWEEN));
     }
     if rows.is_empty() { nothing() } else { Value::Object(rows) }
 }
@@ -106,7 +111,7 @@ mod tests {
     fn symbols_are_read_by_address() {
         let text =
             "00007ff6`11e51000 m!main (int, char**)\n00007ff6`11e51000 m!alias = <no type information>\n";
-        assert_eq!(symbols(text), json!({ "0x7ff611e51000": ["m!alias", "m!main"] }));
+        assert_eq!(symbols(text), json!({ "0x7ff611e51000": "m!alias; m!main" }));
     }
 
     #[test]

@@ -4,18 +4,29 @@
 #[derive(Clone, Debug)]
 pub struct Glob {
     pattern: Vec<u8>,
+    /// Underscores a text begins with are passed over.
+    any_underscores: bool,
 }
 
 impl Glob {
     #[must_use]
     pub fn new(pattern: &str) -> Self {
-        Self { pattern: pattern.to_ascii_lowercase().into_bytes() }
+        Self { pattern: pattern.to_ascii_lowercase().into_bytes(), any_underscores: false }
+    }
+
+    /// For names of symbols: an underscore a pattern begins with stands for any number of them, none
+    /// included ("String Wildcard Syntax" of the debugger's documentation).
+    #[must_use]
+    pub fn of_symbol(pattern: &str) -> Self {
+        let bare = pattern.trim_start_matches('_');
+        Self { any_underscores: bare.len() < pattern.len(), ..Self::new(bare) }
     }
 
     /// Linear in both lengths times the number of stars: one restart point is enough, because a
     /// later star makes every earlier one irrelevant.
     #[must_use]
     pub fn matches(&self, text: &str) -> bool {
+        let text = if self.any_underscores { text.trim_start_matches('_') } else { text };
         let text = text.as_bytes();
         let (mut t, mut p) = (0, 0);
         let mut restart: Option<(usize, usize)> = None;
@@ -59,6 +70,15 @@ fn next_char(text: &[u8], at: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::Glob;
+
+    #[test]
+    fn a_symbols_leading_underscore_is_any_number_of_them() {
+        for name in ["_Cxx", "__Cxx", "cxx"] {
+            assert!(Glob::of_symbol("_C*").matches(name), "{name}");
+        }
+        assert!(!Glob::of_symbol("C*").matches("_Cxx"));
+        assert!(!Glob::new("_C*").matches("Cxx"));
+    }
 
     #[test]
     fn stars_and_question_marks_match_any_case() {

@@ -111,7 +111,7 @@ impl Table {
     }
 
     pub(crate) fn matching(&self, pattern: &str, limit: usize) -> Vec<Sym> {
-        let glob = Glob::new(pattern);
+        let glob = Glob::of_symbol(pattern);
         let hit = |e: &&Entry| {
             glob.matches(&e.name) || display_name(&e.name).is_some_and(|shown| glob.matches(&shown))
         };

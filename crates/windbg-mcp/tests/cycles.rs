@@ -52,6 +52,8 @@ async fn two_hundred_cycles_of_launch_and_end_leave_nothing_behind() {
         }
         bench.ok("end_session", json!({})).await;
     };
+    // Wine's server stays as long as a program does.
+    bench.launch("spin.exe", "").await;
     // What is made once is made.
     for index in 0..10 {
         cycle(index % 2 == 0).await;
@@ -69,6 +71,7 @@ async fn two_hundred_cycles_of_launch_and_end_leave_nothing_behind() {
     assert!(after.1 <= before.1 + 2, "threads: {} then {}", before.1, after.1);
     // 4 MiB over all of them: a leak of a session's worth would show.
     assert!(after.2 <= before.2 + 1024, "resident pages: {} then {}", before.2, after.2);
+    assert!(before_wine.0 > 0 && before_wine.1 > 0, "nothing was counted");
     assert!(after_wine.0 <= before_wine.0, "Wine's programs: {} then {}", before_wine.0, after_wine.0);
     assert!(
         after_wine.1 <= before_wine.1 + 8,

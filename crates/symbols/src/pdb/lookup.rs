@@ -182,8 +182,8 @@ impl PdbFile {
     }
 
     pub(super) fn find_matching(&self, pattern: &str, limit: usize) -> Result<Vec<Sym>> {
-        let (globals, glob) = (self.globals()?, Glob::new(pattern));
-        let literal = literal_of(pattern).as_bytes();
+        let (globals, glob) = (self.globals()?, Glob::of_symbol(pattern));
+        let literal = literal_of(pattern).trim_start_matches('_').as_bytes();
         let mut found = Vec::new();
         for global in globals.iter() {
             // A function is there twice: as a procedure and as a public.
