@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use analysis_ioctl::analysis::Convention;
-use analysis_ioctl::codes_at;
+use analysis_ioctl::{Compared as Looked, Gates, Routine, gates};
 use code_flow::recipe::{Step, recipe};
 use code_flow::{
     CodeImage, CodeLocation, HopKind, ImageRecord, NoTables, Reached, Search, Stopped, Structural,
@@ -307,11 +307,9 @@ fn output<'a>(
         .map(|hop| HopRow { site: locations.at(hop.site), kind: hop.kind, callee: locations.at(hop.callee) })
         .collect();
     let segments = (found.reachable && want_recipe).then(|| {
-        let mut segments = segments(&mut locations, found, target);
-        if let Some(first) = segments.first_mut() {
-            codes(job, first, images);
-        }
-        segments
+        let goal = found.path.first().map_or(target, |hop| hop.site);
+        let gate = gate(job, found, goal, images).unwrap_or_default();
+        segments(&mut locations, found, target, &gate)
     });
     let unresolved_indirect = found.unresolved.iter().map(|site| locations.at(*site)).collect();
     let complete = !found.bound_hit
@@ -351,7 +349,12 @@ fn output<'a>(
 }
 
 /// One segment for each function of the path: from where control enters to the hop, or the target.
-fn segments(locations: &mut analysis_driver::Locations<'_>, found: &Reached, target: u64) -> Vec<Segment> {
+fn segments(
+    locations: &mut analysis_driver::Locations<'_>,
+    found: &Reached,
+    target: u64,
+    gate: &Gates,
+) -> Vec<Segment> {
     found
         .functions
         .iter()
@@ -359,6 +362,7 @@ fn segments(locations: &mut analysis_driver::Locations<'_>, found: &Reached, tar
         .map(|(index, explored)| {
             let goal = found.path.get(index).map_or(target, |hop| hop.site);
             let steps = recipe(&explored.listing, &explored.blocks, explored.enters, goal);
+            let codes = gate.codes.as_ref().filter(|_| index == 0);
             Segment {
                 function: locations.at(explored.listing.entry),
                 start: locations.at(explored.enters),
@@ -367,52 +371,67 @@ fn segments(locations: &mut analysis_driver::Locations<'_>, found: &Reached, tar
                 steps: steps
                     .unwrap_or_default()
                     .iter()
-                    .map(|step| step_row(locations, &explored.listing, step))
+                    .map(|step| step_row(locations, &explored.listing, step, gate))
                     .collect(),
-                codes: None,
-                code_count: None,
+                codes: codes.map(|(codes, _)| codes.iter().copied().map(target::Code).collect()),
+                code_count: codes.map(|(_, count)| *count),
             }
         })
         .collect()
 }
 
-/// The control codes that can stand at the goal of the dispatch routine's own segment.
-fn codes<'a>(job: &Job<'a>, segment: &mut Segment, images: &dyn Fn(u64) -> Option<Rc<CodeImage<'a>>>) {
-    let entry = segment.function.address.0;
-    let Some(image) = images(entry) else { return };
+/// What the data flow of the dispatch routine says of its own segment: the control codes that can
+/// stand at its goal, and which of its compares look at the code or a length.
+fn gate<'a>(
+    job: &Job<'a>,
+    found: &Reached,
+    goal: u64,
+    images: &dyn Fn(u64) -> Option<Rc<CodeImage<'a>>>,
+) -> Option<Gates> {
+    let first = found.functions.first()?;
+    let entry = first.listing.entry;
+    let image = images(entry)?;
     let installed = control_entries::discovered(job, &image).map(|found| found.requests).unwrap_or_default();
     let known = installed.iter().find(|request| request.entry == entry);
-    let convention = known.and_then(|request| request.convention).unwrap_or(Convention::Wdm);
-    let major = known.map_or(DEVICE_CONTROL, |request| request.major);
-    let goal = segment.goal.address.0;
-    if let Some((codes, count)) = codes_at(&image, entry, convention, major, goal, MAX_CODES, job.halt) {
-        segment.codes = Some(codes.into_iter().map(target::Code).collect());
-        segment.code_count = Some(count);
-    }
+    let routine = Routine {
+        entry,
+        convention: known.and_then(|request| request.convention).unwrap_or(Convention::Wdm),
+        major: known.map_or(DEVICE_CONTROL, |request| request.major),
+    };
+    let steps = recipe(&first.listing, &first.blocks, first.enters, goal).unwrap_or_default();
+    let compares: Vec<u64> = steps.iter().filter_map(|step| step.compares.as_ref().map(|c| c.at)).collect();
+    gates(&image, routine, goal, &compares, MAX_CODES, job.halt)
 }
 
 fn step_row(
     locations: &mut analysis_driver::Locations<'_>,
     listing: &code_flow::Listing,
     step: &Step,
+    gate: &Gates,
 ) -> StepRow {
     let condition = listing.instructions.get(&step.site).map(|branch| branch.mnemonic.to_string());
     StepRow {
         site: locations.at(step.site),
         condition: condition.unwrap_or_default(),
         required: if step.taken { Required::Taken } else { Required::Fallthrough },
-        predicate: predicate(listing, step),
+        predicate: predicate(listing, step, gate),
     }
 }
 
 /// What the compare before a branch says when the branch goes as required.
-fn predicate(listing: &code_flow::Listing, step: &Step) -> Option<Predicate> {
+fn predicate(listing: &code_flow::Listing, step: &Step, gate: &Gates) -> Option<Predicate> {
     let compared = step.compares.as_ref()?;
     let text = listing.instructions.get(&compared.at)?.text();
     let condition = step.condition?;
     let holds = if step.taken { condition } else { condition.negated()? };
     let op = holds.name();
-    let field = if compared.left.memory().is_some() { Field::Memory } else { Field::Register };
+    let field = match gate.fields.get(&compared.at) {
+        Some(Looked::Code) => Field::IoControlCode,
+        Some(Looked::InputLength) => Field::InputLength,
+        Some(Looked::OutputLength) => Field::OutputLength,
+        None if compared.left.memory().is_some() => Field::Memory,
+        None => Field::Register,
+    };
     let number = compared.value.map(Rva);
     Some(Predicate {
         field,
