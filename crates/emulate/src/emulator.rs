@@ -134,6 +134,8 @@ pub struct Emulator {
     pub(crate) pushed_before_call: u32,
     /// x86, x64: a bit for each of rbx, rbp, rsi, rdi written since the last call was made.
     pub(crate) written: u8,
+    /// [`Self::written`] of the caller, at the last call.
+    pub(crate) written_before_call: u8,
 }
 
 pub(crate) type Outcome = Result<Event, Stop>;
@@ -166,6 +168,7 @@ impl Emulator {
             pushed: 0,
             pushed_before_call: 0,
             written: 0,
+            written_before_call: 0,
         }
     }
 
@@ -301,6 +304,7 @@ impl Emulator {
         }
         self.registers.flags = self.registers.flags.with_bit(10, direction);
         self.registers.vector[..6].fill([Value::UNKNOWN; 2]);
+        self.written = self.written_before_call;
         self.registers.general[0] = value.truncate(self.pointer());
         let sp = self.stack_pointer().get().ok_or(Stop::UnknownAddress { at })?;
         let width = self.pointer();

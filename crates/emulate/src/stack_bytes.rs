@@ -9,7 +9,7 @@ use crate::emulator::{Call, Emulator};
 const MAX_LOOK: usize = 2048;
 
 /// The best guess for a callee nobody knows: the `ret n` of its code if that reads; 0 where the caller
-/// adjusts esp itself right after; else what the caller pushed since the last call. 0 on other machines.
+/// takes off what it pushed itself right after; else what the caller pushed since the last call. 0 on other machines.
 #[must_use]
 pub fn inferred(emulator: &mut Emulator, call: &Call) -> u32 {
     if emulator.machine != Machine::X86 {
@@ -45,7 +45,7 @@ fn of_callee(emulator: &mut Emulator, target: u64) -> Option<u32> {
     None
 }
 
-/// `add esp, n` after the call: the caller cleans up. `sub esp, n`: the callee did, and the caller
+/// `add esp, n` after the call, n being what was pushed: the caller cleans up. `sub esp, n`: the callee did, and the caller
 /// restores its area (gcc).
 fn after_call(emulator: &mut Emulator, return_address: u64) -> Option<u32> {
     let mut bytes = [0; 15];
@@ -57,7 +57,8 @@ fn after_call(emulator: &mut Emulator, return_address: u64) -> Option<u32> {
         return None;
     }
     match next.mnemonic() {
-        Mnemonic::Add => Some(0),
+        // Of another size it is an epilog's.
+        Mnemonic::Add if next.immediate(1) == u64::from(emulator.pushed_before_call) => Some(0),
         Mnemonic::Sub => u32::try_from(next.immediate(1)).ok().filter(|&n| n <= 0x100),
         _ => None,
     }

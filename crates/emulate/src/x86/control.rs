@@ -98,6 +98,7 @@ impl Step<'_> {
         let emulator = &mut *self.emulator;
         emulator.pushed_before_call = emulator.pushed;
         emulator.pushed = 0;
+        emulator.written_before_call = emulator.written;
         emulator.written = 0;
         if let Some(target) = target {
             emulator.registers.ip = target;
