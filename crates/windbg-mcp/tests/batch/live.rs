@@ -34,7 +34,7 @@ fn patched_run_and_put_back_as_a_later_read_agrees() {
         json!({
             "steps": [
                 { "op": "eval", "expr": "poi(victim!g_other)", "capture": "orig" },
-                command(&"eq victim!g_other 1122334455667788; bp victim!poke"),
+                command("eq victim!g_other 1122334455667788; bp victim!poke"),
                 { "op": "resume", "command": "g", "expect": [
                     { "check": "eval", "expr": "@rip", "equals": "victim!poke" },
                     { "check": "eval", "expr": "poi(victim!g_other)", "equals": "1122334455667788" },
@@ -42,7 +42,7 @@ fn patched_run_and_put_back_as_a_later_read_agrees() {
                 { "op": "run_to", "address": "victim!work", "timeout_ms": 1000,
                   "expect": [{ "check": "verdict", "equals": "target_gone" }] },
             ],
-            "always": [command("bc *"), command(&"eq victim!g_other {{orig}}")],
+            "always": [command("bc *"), command("eq victim!g_other {{orig}}")],
         }),
     );
     // The run_to meets the breakpoint again: nothing but the verdict it asked for is missing.
@@ -89,7 +89,7 @@ fn a_target_replaced_behind_a_wrapper_gets_nothing_of_the_cleanup_that_would_mov
             "steps": [
                 { "op": "write_memory", "address": "victim!g_other", "bytes": "90909090" },
                 command(&format!(".if (1) {{ .opendump {dump} }}")),
-                command(&"eb victim!g_other 91"),
+                command("eb victim!g_other 91"),
             ],
             "always": [command(&format!("eb {other:#x}+4 0 0 0 0")), { "op": "resume", "command": "g" }],
         }),
