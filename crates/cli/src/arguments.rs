@@ -130,7 +130,12 @@ pub(crate) enum Command {
     /// List the tools that are served
     Tools(Tools),
     /// Say what works on this machine, what is missing and how to get it
-    Doctor,
+    #[command(after_help = "Exit codes: 0 nothing is broken, 1 something is.")]
+    Doctor {
+        /// The findings as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Copy Microsoft's debugger DLLs to where engine dbgeng finds them
     InstallEngine(InstallEngine),
     /// Show a recorded session (WINDBG_MCP_TRANSCRIPT) as a cast or as a page

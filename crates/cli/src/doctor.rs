@@ -19,7 +19,8 @@ const REACH: Duration = Duration::from_secs(2);
 /// Below this an unpacked dump may not fit.
 const SPARE_DISK: u64 = 8 << 30;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 enum State {
     Fine,
     /// Absent, and nothing is the worse for it.
@@ -29,12 +30,13 @@ enum State {
     Broken,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, serde::Serialize)]
 struct Finding {
     state: State,
     what: &'static str,
     text: String,
     /// What to type.
+    #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<String>,
 }
 
@@ -233,8 +235,11 @@ fn text(findings: &[Finding], style: Style) -> String {
 }
 
 /// Runs the subcommand: 1 when something is broken.
-pub(crate) async fn run(supervisor: &Arc<Supervisor>, known: Engines, build: &str) -> i32 {
-    output::line(&format!("windbg-mcp {build} on {} {}", std::env::consts::OS, std::env::consts::ARCH));
+pub(crate) async fn run(supervisor: &Arc<Supervisor>, known: Engines, build: &str, as_json: bool) -> i32 {
+    let (system, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+    if !as_json {
+        output::line(&format!("windbg-mcp {build} on {system} {arch}"));
+    }
     let mut findings = engines(known);
     findings.push(worker(supervisor, "native").await);
     findings.extend(dbgeng(supervisor).await);
@@ -244,7 +249,11 @@ pub(crate) async fn run(supervisor: &Arc<Supervisor>, known: Engines, build: &st
         findings.push(reach(url).await);
     }
     findings.push(disk(&std::env::temp_dir()));
-    output::print(&text(&findings, Style::of_stdout()));
+    if as_json {
+        output::line(&json!({ "build": build, "os": system, "arch": arch, "findings": findings }).to_string());
+    } else {
+        output::print(&text(&findings, Style::of_stdout()));
+    }
     if findings.iter().any(|finding| finding.state == State::Broken) { FAILED } else { OK }
 }
 
@@ -258,6 +267,19 @@ mod tests {
         assert_eq!(endpoint("http://localhost:8080/x").unwrap(), "localhost:8080");
         assert_eq!(endpoint("http://h").unwrap(), "h:80");
         assert_eq!(endpoint("nonsense"), None);
+    }
+
+    #[test]
+    fn findings_are_json_as_well() {
+        let findings = [
+            Finding::new(State::Fine, "engine", "native"),
+            Finding::new(State::Less, "symbols", "not set").fix("export X=y"),
+        ];
+        let expected = json!([
+            { "state": "fine", "what": "engine", "text": "native" },
+            { "state": "less", "what": "symbols", "text": "not set", "command": "export X=y" },
+        ]);
+        assert_eq!(json!(findings), expected);
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub async fn run(arguments: Arguments, supervisor: &Arc<Supervisor>, engines: En
         Some(Command::Driver(asked)) => driver::run(&asked, supervisor).await,
         Some(Command::Call(asked)) => call::run(&asked, supervisor).await,
         Some(Command::Tools(asked)) => list::run(&asked),
-        Some(Command::Doctor) => doctor::run(supervisor, engines, build).await,
+        Some(Command::Doctor { json }) => doctor::run(supervisor, engines, build, json).await,
         Some(Command::InstallEngine(asked)) => install_engine(&asked.from, supervisor),
         Some(Command::Transcript(asked)) => transcript::run(&asked, supervisor.redactor()),
         None => USAGE,

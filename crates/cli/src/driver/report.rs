@@ -212,14 +212,13 @@ fn findings(report: &mut Report, driver: &Surfaced) {
     }
     report.heading("Findings");
     for finding in &driver.findings {
-        let codes =
-            if finding.codes.is_empty() { String::new() } else { format!(" {}", finding.codes.join(" ")) };
-        report.lines.push(plain(&format!(
-            "  {}{codes} at {} ({})",
-            finding.class,
-            finding.at.name(),
-            finding.confidence
-        )));
+        let codes: String = finding.codes.iter().map(|code| format!(" {code}")).collect();
+        let place = match &finding.at {
+            Some(at) => format!(" at {}", at.name()),
+            None => format!(" of {}", finding.sink),
+        };
+        let text = format!("  {}{codes}{place} ({})", finding.class, finding.confidence);
+        report.lines.push(plain(&text));
         for line in report.style.wrapped(&plain(&finding.explanation), 4) {
             report.lines.push(format!("    {line}"));
         }

@@ -79,7 +79,9 @@ pub(crate) struct Reach {
 #[serde(default)]
 pub(crate) struct Finding {
     pub(crate) class: String,
-    pub(crate) at: super::answer::Place,
+    /// Absent: it is about `sink`, a device.
+    pub(crate) at: Option<super::answer::Place>,
+    pub(crate) sink: String,
     pub(crate) codes: Vec<String>,
     pub(crate) confidence: String,
     pub(crate) explanation: String,
