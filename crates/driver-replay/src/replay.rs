@@ -128,9 +128,8 @@ impl Search {
         } else {
             self.vain.extend(self.trial.take().map(|u| u.ordinal));
         }
-        let untried = |u: &&Unmodelled| {
-            u.tested && !self.kept.contains(&u.ordinal) && !self.vain.contains(&u.ordinal)
-        };
+        let untried =
+            |u: &&Unmodelled| u.tested && !self.kept.contains(&u.ordinal) && !self.vain.contains(&u.ordinal);
         self.trial = self.candidates.iter().rev().find(untried).cloned();
         self.trial.is_some()
     }

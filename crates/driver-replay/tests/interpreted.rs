@@ -8,7 +8,8 @@ use std::rc::Rc;
 
 use driver_replay::{EntryKind, PlacedImage, discover, replay, stack_bytes};
 use emulate::{
-    Call, CallAction, Emulator, End, Host, Limits, Request, Routine, Value, Verdict, WdfTable, explore, reaches,
+    Call, CallAction, Emulator, End, Host, Limits, Request, Routine, Value, Verdict, WdfTable, explore,
+    reaches,
 };
 use pe::{FileImage, ImageSourceExt};
 use target::Halt;
@@ -86,7 +87,9 @@ fn routine(image: &PlacedImage, kind: EntryKind, wdf: Option<WdfTable>) -> Routi
         entry: entry.address.0,
         convention: kind.convention(),
         image: base..base + u64::from(image.pe.size_of_image),
-        bytes: Rc::new(move |address: u64, buffer: &mut [u8]| bytes.read_rva((address - base) as u32, buffer)),
+        bytes: Rc::new(move |address: u64, buffer: &mut [u8]| {
+            bytes.read_rva((address - base) as u32, buffer)
+        }),
         wdf,
     }
 }
@@ -154,8 +157,14 @@ fn framework_callbacks_see_the_code() {
         let image = place(&test_data::fixture("drivers/bin").join(build).join("d28.sys"));
         let result = replay(&image, &Halt::unbounded());
         let bind = discover(&image, &result).bind.unwrap();
-        let wdf = WdfTable { table: bind.function_table.0, pointer: bind.table_is_pointer, count: bind.function_count };
-        for (kind, code) in [(EntryKind::WdfDeviceControl, 0x0022_2003), (EntryKind::WdfInCallerContext, 0x0022_e003)] {
+        let wdf = WdfTable {
+            table: bind.function_table.0,
+            pointer: bind.table_is_pointer,
+            count: bind.function_count,
+        };
+        for (kind, code) in
+            [(EntryKind::WdfDeviceControl, 0x0022_2003), (EntryKind::WdfInCallerContext, 0x0022_e003)]
+        {
             let routine = routine(&image, kind, Some(wdf));
             let called = handlers(&image, &routine, code);
             assert!(!called.is_empty(), "{build} {kind:?}");
@@ -163,7 +172,8 @@ fn framework_callbacks_see_the_code() {
             let limits = Limits::default();
             let halt = Halt::unbounded();
             for handler in called {
-                let hit = |code| reaches(&routine, &request(code), handler, &[], &unknown, &limits, &halt).verdict;
+                let hit =
+                    |code| reaches(&routine, &request(code), handler, &[], &unknown, &limits, &halt).verdict;
                 assert_eq!(hit(code), Verdict::Reached, "{build} {kind:?}");
                 assert_eq!(hit(code ^ 4), Verdict::NotReached, "{build} {kind:?}");
             }
@@ -174,7 +184,8 @@ fn framework_callbacks_see_the_code() {
 /// Functions called directly that `code` reaches and `code ^ 4` does not.
 fn handlers(image: &PlacedImage, routine: &Routine, code: u32) -> Vec<u64> {
     let hit = |code: u32, handler: u64| {
-        reaches(routine, &request(code), handler, &[], &|_| None, &Limits::default(), &Halt::unbounded()).verdict
+        reaches(routine, &request(code), handler, &[], &|_| None, &Limits::default(), &Halt::unbounded())
+            .verdict
     };
     let mut all = called(image);
     all.retain(|&t| hit(code, t) == Verdict::Reached && hit(code ^ 4, t) == Verdict::NotReached);

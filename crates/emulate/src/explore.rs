@@ -170,9 +170,10 @@ fn walk(
                 *path = waiting.pop_front()?;
             }
             // A jump to where no code can be read: into another image.
-            Event::Stopped(Stop::Fault { at, fault: Fault::Unknown { address } | Fault::Unmapped { address, .. } })
-                if at == address && at == path.registers.ip =>
-            {
+            Event::Stopped(Stop::Fault {
+                at,
+                fault: Fault::Unknown { address } | Fault::Unmapped { address, .. },
+            }) if at == address && at == path.registers.ip => {
                 if let Some(end) = tail_called(path, at, host, state) {
                     return Some(end);
                 }

@@ -15,14 +15,8 @@ mod value;
 mod verify;
 mod x86;
 
-pub use emulator::{
-    Call, Emulator, Event, Fork, RSP, Registers, SP_ARM64, Stop, UnknownAddress, Write,
-};
-pub use explore::{
-    CallAction, End, Exploration, Host, Limits, RETURN, Visit, explore, return_address,
-};
+pub use emulator::{Call, Emulator, Event, Fork, RSP, Registers, SP_ARM64, Stop, UnknownAddress, Write};
+pub use explore::{CallAction, End, Exploration, Host, Limits, RETURN, Visit, explore, return_address};
 pub use memory::{Access, Backing, Fault, Memory, Outside, PAGE};
 pub use value::{Value, mask};
-pub use verify::{
-    Convention, Places, Request, Routine, Verdict, Verification, WdfTable, enter, reaches,
-};
+pub use verify::{Convention, Places, Request, Routine, Verdict, Verification, WdfTable, enter, reaches};

@@ -99,10 +99,7 @@ impl Value {
     #[must_use]
     pub const fn with_low(self, bytes: u32, low: Self) -> Self {
         let keep = !mask(bytes);
-        Self {
-            bits: self.bits & keep | low.bits & !keep,
-            unknown: self.unknown & keep | low.unknown & !keep,
-        }
+        Self { bits: self.bits & keep | low.bits & !keep, unknown: self.unknown & keep | low.unknown & !keep }
     }
 
     #[must_use]

@@ -95,7 +95,11 @@ pub fn reaches(
     let places = Places::of(routine);
     let mut host = Landing { landing, follow, popped, places, request: *request, reached: false };
     let run = explore(emulator, limits, halt, &mut host);
-    let doubt = run.cut_short || run.ends.iter().any(|(end, _)| matches!(end, crate::End::Stopped(s) if !matches!(s, crate::Stop::Trap { .. })));
+    let doubt = run.cut_short
+        || run
+            .ends
+            .iter()
+            .any(|(end, _)| matches!(end, crate::End::Stopped(s) if !matches!(s, crate::Stop::Trap { .. })));
     let verdict = match (host.reached, doubt) {
         (true, _) => Verdict::Reached,
         (false, true) => Verdict::Undecided,
@@ -176,7 +180,8 @@ fn set_up(
     let current = places.irp + if narrow { 0x60 } else { 0xb8 };
     memory.write(current, pointer, Value::known(places.stack_location))?;
     memory.write(places.stack_location, 1, Value::known(u64::from(request.major)))?;
-    let field = |wide: u64, narrow_offset: u64| places.stack_location + if narrow { narrow_offset } else { wide };
+    let field =
+        |wide: u64, narrow_offset: u64| places.stack_location + if narrow { narrow_offset } else { wide };
     memory.write(field(8, 4), 4, length(request.output_length))?;
     memory.write(field(0x10, 8), 4, length(request.input_length))?;
     memory.write(field(0x18, 0xc), 4, Value::known(u64::from(request.code)))?;
@@ -188,7 +193,11 @@ fn set_up(
             memory.write(wdf.table, pointer, Value::known(table))?;
         }
         for index in 0..u64::from(wdf.count.min(1024)) {
-            memory.write(table + index * u64::from(pointer), pointer, Value::known(places.wdf + 16 * index))?;
+            memory.write(
+                table + index * u64::from(pointer),
+                pointer,
+                Value::known(places.wdf + 16 * index),
+            )?;
         }
     }
     emulator.begin_call(places.stack)?;
@@ -298,8 +307,7 @@ impl Host for Landing<'_> {
         if call.target.is_some_and(|target| self.follow.contains(&target)) {
             return CallAction::Enter;
         }
-        let popped =
-            (self.popped)(call).unwrap_or_else(|| crate::stack_bytes::inferred(emulator, call));
+        let popped = (self.popped)(call).unwrap_or_else(|| crate::stack_bytes::inferred(emulator, call));
         let stub = call.target.filter(|t| (self.places.wdf..self.places.wdf + 0x4000).contains(t));
         let value = match stub {
             Some(stub) => self.framework(emulator, (stub - self.places.wdf) / 16),

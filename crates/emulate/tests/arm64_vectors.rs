@@ -205,14 +205,30 @@ fn record() {
     let run = |program: &str, arguments: &[&str]| {
         let output =
             std::process::Command::new(program).args(arguments).current_dir(&folder).output().unwrap();
-        assert!(output.status.success(), "{program}: {:?} {}", output.status, String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{program}: {:?} {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
         output.stdout
     };
     run("clang", &["--target=aarch64-linux-gnu", "-march=armv8.2-a", "-c", "program.s", "-o", "program.o"]);
-    run("ld.lld", &["--section-start=.states=0x10000000", "--section-start=.text=0x200000", "program.o", "-o", "program"]);
+    run(
+        "ld.lld",
+        &[
+            "--section-start=.states=0x10000000",
+            "--section-start=.text=0x200000",
+            "program.o",
+            "-o",
+            "program",
+        ],
+    );
     let after = run("qemu-aarch64", &["./program"]);
     assert_eq!(after.len(), COUNT * STATE);
-    let mut text = String::from("# index instruction offset=value...: what changes in the state (see arm64_vectors.rs)\n");
+    let mut text = String::from(
+        "# index instruction offset=value...: what changes in the state (see arm64_vectors.rs)\n",
+    );
     for (index, (state, instruction)) in after.chunks(STATE).zip(&instructions).enumerate() {
         let _ = writeln!(text, "{index} {instruction:08x}{}", difference(index, state));
     }

@@ -4,7 +4,8 @@
 use std::rc::Rc;
 
 use emulate::{
-    Convention, Emulator, Event, Fault, Limits, Memory, Outside, Request, Routine, Stop, Value, Verdict, reaches,
+    Convention, Emulator, Event, Fault, Limits, Memory, Outside, Request, Routine, Stop, Value, Verdict,
+    reaches,
 };
 use target::{Halt, Machine};
 
@@ -150,8 +151,8 @@ fn routine(code: &'static [u8]) -> Routine {
 
 /// mov rax,[rdx+0b8h]; mov eax,[rax+18h]; cmp eax,222003h; je +3; xor eax,eax; ret; mov eax,1; ret
 const DISPATCH: &[u8] = &[
-    0x48, 0x8b, 0x82, 0xb8, 0, 0, 0, 0x8b, 0x40, 0x18, 0x3d, 0x03, 0x20, 0x22, 0, 0x74, 3, 0x31, 0xc0, 0xc3, 0xb8,
-    1, 0, 0, 0, 0xc3,
+    0x48, 0x8b, 0x82, 0xb8, 0, 0, 0, 0x8b, 0x40, 0x18, 0x3d, 0x03, 0x20, 0x22, 0, 0x74, 3, 0x31, 0xc0, 0xc3,
+    0xb8, 1, 0, 0, 0, 0xc3,
 ];
 
 #[test]

@@ -106,26 +106,107 @@ impl Drop for Pages {
 
 /// Opcodes whose operands are ModRM and nothing else.
 const PLAIN: &[&[u8]] = &[
-    &[0x00], &[0x01], &[0x02], &[0x03], &[0x08], &[0x09], &[0x0a], &[0x0b], &[0x10], &[0x11], &[0x12],
-    &[0x13], &[0x18], &[0x19], &[0x1a], &[0x1b], &[0x20], &[0x21], &[0x22], &[0x23], &[0x28], &[0x29],
-    &[0x2a], &[0x2b], &[0x30], &[0x31], &[0x32], &[0x33], &[0x38], &[0x39], &[0x3a], &[0x3b], &[0x63],
-    &[0x84], &[0x85], &[0x86], &[0x87], &[0x88], &[0x89], &[0x8a], &[0x8b], &[0xd0], &[0xd1], &[0xd2],
-    &[0xd3], &[0xfe], &[0x0f, 0x40], &[0x0f, 0x41], &[0x0f, 0x42], &[0x0f, 0x43], &[0x0f, 0x44],
-    &[0x0f, 0x45], &[0x0f, 0x46], &[0x0f, 0x47], &[0x0f, 0x48], &[0x0f, 0x49], &[0x0f, 0x4a],
-    &[0x0f, 0x4b], &[0x0f, 0x4c], &[0x0f, 0x4d], &[0x0f, 0x4e], &[0x0f, 0x4f], &[0x0f, 0x90],
-    &[0x0f, 0x91], &[0x0f, 0x92], &[0x0f, 0x93], &[0x0f, 0x94], &[0x0f, 0x95], &[0x0f, 0x96],
-    &[0x0f, 0x97], &[0x0f, 0x98], &[0x0f, 0x99], &[0x0f, 0x9a], &[0x0f, 0x9b], &[0x0f, 0x9c],
-    &[0x0f, 0x9d], &[0x0f, 0x9e], &[0x0f, 0x9f], &[0x0f, 0xa5], &[0x0f, 0xad], &[0x0f, 0xaf],
-    &[0x0f, 0xb0], &[0x0f, 0xb1], &[0x0f, 0xb6], &[0x0f, 0xb7], &[0x0f, 0xbc], &[0x0f, 0xbd],
-    &[0x0f, 0xbe], &[0x0f, 0xbf], &[0x0f, 0xc0], &[0x0f, 0xc1], &[0xf7], &[0xf6],
+    &[0x00],
+    &[0x01],
+    &[0x02],
+    &[0x03],
+    &[0x08],
+    &[0x09],
+    &[0x0a],
+    &[0x0b],
+    &[0x10],
+    &[0x11],
+    &[0x12],
+    &[0x13],
+    &[0x18],
+    &[0x19],
+    &[0x1a],
+    &[0x1b],
+    &[0x20],
+    &[0x21],
+    &[0x22],
+    &[0x23],
+    &[0x28],
+    &[0x29],
+    &[0x2a],
+    &[0x2b],
+    &[0x30],
+    &[0x31],
+    &[0x32],
+    &[0x33],
+    &[0x38],
+    &[0x39],
+    &[0x3a],
+    &[0x3b],
+    &[0x63],
+    &[0x84],
+    &[0x85],
+    &[0x86],
+    &[0x87],
+    &[0x88],
+    &[0x89],
+    &[0x8a],
+    &[0x8b],
+    &[0xd0],
+    &[0xd1],
+    &[0xd2],
+    &[0xd3],
+    &[0xfe],
+    &[0x0f, 0x40],
+    &[0x0f, 0x41],
+    &[0x0f, 0x42],
+    &[0x0f, 0x43],
+    &[0x0f, 0x44],
+    &[0x0f, 0x45],
+    &[0x0f, 0x46],
+    &[0x0f, 0x47],
+    &[0x0f, 0x48],
+    &[0x0f, 0x49],
+    &[0x0f, 0x4a],
+    &[0x0f, 0x4b],
+    &[0x0f, 0x4c],
+    &[0x0f, 0x4d],
+    &[0x0f, 0x4e],
+    &[0x0f, 0x4f],
+    &[0x0f, 0x90],
+    &[0x0f, 0x91],
+    &[0x0f, 0x92],
+    &[0x0f, 0x93],
+    &[0x0f, 0x94],
+    &[0x0f, 0x95],
+    &[0x0f, 0x96],
+    &[0x0f, 0x97],
+    &[0x0f, 0x98],
+    &[0x0f, 0x99],
+    &[0x0f, 0x9a],
+    &[0x0f, 0x9b],
+    &[0x0f, 0x9c],
+    &[0x0f, 0x9d],
+    &[0x0f, 0x9e],
+    &[0x0f, 0x9f],
+    &[0x0f, 0xa5],
+    &[0x0f, 0xad],
+    &[0x0f, 0xaf],
+    &[0x0f, 0xb0],
+    &[0x0f, 0xb1],
+    &[0x0f, 0xb6],
+    &[0x0f, 0xb7],
+    &[0x0f, 0xbc],
+    &[0x0f, 0xbd],
+    &[0x0f, 0xbe],
+    &[0x0f, 0xbf],
+    &[0x0f, 0xc0],
+    &[0x0f, 0xc1],
+    &[0xf7],
+    &[0xf6],
 ];
 /// Opcodes with ModRM and a byte.
-const WITH_BYTE: &[&[u8]] = &[
-    &[0x80], &[0x83], &[0xc0], &[0xc1], &[0x6b], &[0xc6], &[0x0f, 0xa4], &[0x0f, 0xac], &[0x0f, 0xba],
-];
+const WITH_BYTE: &[&[u8]] =
+    &[&[0x80], &[0x83], &[0xc0], &[0xc1], &[0x6b], &[0xc6], &[0x0f, 0xa4], &[0x0f, 0xac], &[0x0f, 0xba]];
 /// Bit tests whose register index reaches beyond memory operands: registers only.
 const REGISTER_ONLY: &[&[u8]] = &[&[0x0f, 0xa3], &[0x0f, 0xab], &[0x0f, 0xb3], &[0x0f, 0xbb]];
-const ALONE: &[&[u8]] = &[&[0x98], &[0x99], &[0xf5], &[0xf8], &[0xf9], &[0x9e], &[0x9f], &[0x0f, 0xc8], &[0x0f, 0xcb]];
+const ALONE: &[&[u8]] =
+    &[&[0x98], &[0x99], &[0xf5], &[0xf8], &[0xf9], &[0x9e], &[0x9f], &[0x0f, 0xc8], &[0x0f, 0xcb]];
 /// `66 0f xx`, register or memory.
 const VECTOR: &[u8] = &[
     0x10, 0x11, 0x14, 0x15, 0x28, 0x54, 0x55, 0x56, 0x57, 0x60, 0x61, 0x62, 0x64, 0x65, 0x66, 0x68, 0x69,
@@ -183,12 +264,17 @@ fn instruction(random: &[u8; 16]) -> Option<Vec<u8>> {
 
 /// Only what decodes whole, leaves rsp and r15 alone, stays within the data and does not trap.
 fn allowed(bytes: Vec<u8>) -> Option<Vec<u8>> {
-    use iced_x86::Mnemonic::{Xabort, Xbegin, Div, Idiv, INVALID, Popcnt, Lzcnt, Tzcnt, Xchg, Rdsspd, Rdsspq};
+    use iced_x86::Mnemonic::{
+        Div, INVALID, Idiv, Lzcnt, Popcnt, Rdsspd, Rdsspq, Tzcnt, Xabort, Xbegin, Xchg,
+    };
     let decoded = Decoder::with_ip(64, &bytes, 0, DecoderOptions::NONE).decode();
     if decoded.is_invalid() || decoded.len() != bytes.len() {
         return None;
     }
-    if matches!(decoded.mnemonic(), Xabort | Xbegin | Div | Idiv | INVALID | Popcnt | Lzcnt | Tzcnt | Rdsspd | Rdsspq) {
+    if matches!(
+        decoded.mnemonic(),
+        Xabort | Xbegin | Div | Idiv | INVALID | Popcnt | Lzcnt | Tzcnt | Rdsspd | Rdsspq
+    ) {
         return None;
     }
     // Aligned SSE operands: displacements are multiples of 16. Memory of a locked exchange is too.
@@ -302,12 +388,11 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
         memory.write(pages.data() + i as u64, 1, value).unwrap();
     }
     let mut emulator = Emulator::new(Machine::X64, memory);
-    for i in 0..16 {
-        let hidden = if i == 4 || i == 15 { 0 } else { case.hidden[i] };
-        emulator.registers.general[i] = Value::new(general[i], hidden);
-        for half in 0..2 {
-            emulator.registers.vector[i][half] = Value::new(case.vector[i][half], case.hidden_vector[i][half]);
-        }
+    let hidden = |i: usize| if i == 4 || i == 15 { 0 } else { case.hidden[i] };
+    for (i, &bits) in general.iter().enumerate() {
+        emulator.registers.general[i] = Value::new(bits, hidden(i));
+        emulator.registers.vector[i] =
+            [0, 1].map(|half| Value::new(case.vector[i][half], case.hidden_vector[i][half]));
     }
     emulator.registers.general[4] = Value::known(0x2000);
     emulator.registers.flags = Value::new(case.flags | 0x202, case.hidden_flags);
@@ -327,17 +412,32 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
         .collect();
     for i in (0..16).filter(|&i| i != 4) {
         let value = emulator.registers.general[i];
-        prop_assert!(!disagrees(value, frame.general[i]), "register {i}: {value:x?}, really {:#x}: {text:#?}", frame.general[i]);
+        prop_assert!(
+            !disagrees(value, frame.general[i]),
+            "register {i}: {value:x?}, really {:#x}: {text:#?}",
+            frame.general[i]
+        );
         for half in 0..2 {
             let value = emulator.registers.vector[i][half];
-            prop_assert!(!disagrees(value, frame.vector[i][half]), "xmm{i}[{half}]: {value:x?}, really {:#x}: {text:#?}", frame.vector[i][half]);
+            prop_assert!(
+                !disagrees(value, frame.vector[i][half]),
+                "xmm{i}[{half}]: {value:x?}, really {:#x}: {text:#?}",
+                frame.vector[i][half]
+            );
         }
     }
     let flags = emulator.registers.flags & Value::known(FLAGS);
-    prop_assert!(!disagrees(flags, frame.flags & FLAGS), "flags {flags:x?}, really {:#x}: {text:#?}", frame.flags & FLAGS);
+    prop_assert!(
+        !disagrees(flags, frame.flags & FLAGS),
+        "flags {flags:x?}, really {:#x}: {text:#?}",
+        frame.flags & FLAGS
+    );
     for (i, &actual) in data.iter().enumerate() {
         let value = emulator.memory.read(pages.data() + i as u64, 1).unwrap();
-        prop_assert!(!disagrees(value, u64::from(actual)), "byte {i}: {value:x?}, really {actual:#x}: {text:#?}");
+        prop_assert!(
+            !disagrees(value, u64::from(actual)),
+            "byte {i}: {value:x?}, really {actual:#x}: {text:#?}"
+        );
     }
     Ok(())
 }
@@ -374,8 +474,8 @@ fn known_inputs_give_known_results() {
     memory.map_zero(pages, 0x1000);
     // add rax,rcx; adc rdx,rbx; shl rsi,5; imul rdi,rax; movzx r8d,al; bswap r9
     let code = [
-        0x48, 0x01, 0xc8, 0x48, 0x11, 0xda, 0x48, 0xc1, 0xe6, 5, 0x48, 0x0f, 0xaf, 0xf8, 0x44, 0x0f, 0xb6, 0xc0,
-        0x49, 0x0f, 0xc9,
+        0x48, 0x01, 0xc8, 0x48, 0x11, 0xda, 0x48, 0xc1, 0xe6, 5, 0x48, 0x0f, 0xaf, 0xf8, 0x44, 0x0f, 0xb6,
+        0xc0, 0x49, 0x0f, 0xc9,
     ];
     memory.write_bytes(pages, &code).unwrap();
     let mut emulator = Emulator::new(Machine::X64, memory);

@@ -81,7 +81,10 @@ pub(crate) fn parse(data: &[u8]) -> Option<Signed> {
         match part.tag {
             0xa0 => certificates = inside(part.body).take(MAX_CERTIFICATES).filter_map(certificate).collect(),
             // The first set holds the digest algorithms, the last the signers: both may be walked.
-            SET => signers = inside(part.body).take(MAX_SIGNERS).filter_map(|v| signer(v, &certificates)).collect(),
+            SET => {
+                signers =
+                    inside(part.body).take(MAX_SIGNERS).filter_map(|v| signer(v, &certificates)).collect()
+            }
             _ => {}
         }
     }
@@ -137,7 +140,8 @@ fn signer(info: Value<'_>, certificates: &[Certificate<'_>]) -> Option<ImageSign
     let serial = child(identity, 1, INTEGER)?.body;
     let certificate = certificates.iter().find(|c| c.serial == serial && c.issuer == issuer.whole);
     Some(ImageSigner {
-        subject: certificate.map_or_else(|| "(its certificate is not in the file)".to_owned(), |c| c.subject.clone()),
+        subject: certificate
+            .map_or_else(|| "(its certificate is not in the file)".to_owned(), |c| c.subject.clone()),
         issuer: name(issuer),
         serial: serial.iter().take(32).map(|b| format!("{b:02x}")).collect(),
     })

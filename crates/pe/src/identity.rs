@@ -203,7 +203,9 @@ fn subsystem(value: u16) -> String {
 fn version(info: VersionInfo) -> ImageVersion {
     let string = |key: &str| {
         let found = info.strings.iter().find(|(k, _)| k == key).map(|(_, v)| v.trim().to_owned());
-        found.filter(|v| !v.is_empty()).map(|v| v.replace(char::is_control, "\u{fffd}").chars().take(512).collect())
+        found
+            .filter(|v| !v.is_empty())
+            .map(|v| v.replace(char::is_control, "\u{fffd}").chars().take(512).collect())
     };
     let numbers = info.file_version.map(|v| v.map(|n| n.to_string()).join("."));
     ImageVersion {

@@ -60,7 +60,10 @@ fn signed_drivers() {
         assert_eq!(facts.imphash.as_deref(), Some(imphash), "{name}");
         let signature = facts.signature.unwrap();
         assert_eq!(signature.digest_matches, Some(true), "{name} {signature:?}");
-        assert!(signature.signers.iter().all(|s| s.subject.starts_with("C=") || s.subject.contains("CN=")), "{name} {signature:?}");
+        assert!(
+            signature.signers.iter().all(|s| s.subject.starts_with("C=") || s.subject.contains("CN=")),
+            "{name} {signature:?}"
+        );
         // One byte of code changed: no longer what was signed.
         let mut bytes = std::fs::read(&path).unwrap();
         bytes[0x600] ^= 1;

@@ -105,11 +105,13 @@ impl Step<'_> {
             return Err(self.not_known());
         }
         let register = self.bits(5, 16);
-        let flags = register == 0b11_011_0100_0010_000;
+        // S3_3_C4_C2_0: NZCV.
+        let flags = register == 0xda10;
         let read = self.bits(21, 1) == 1;
         // Only the register space (op0 2 and 3) and sysl have a destination.
         if read {
-            let value = if flags { self.emulator.registers.flags & Value::known(0xf000_0000) } else { Value::ZERO };
+            let value =
+                if flags { self.emulator.registers.flags & Value::known(0xf000_0000) } else { Value::ZERO };
             self.set_x(self.field(0), 8, value);
         } else if flags {
             self.emulator.registers.flags = self.x(self.field(0), 8) & Value::known(0xf000_0000);

@@ -88,7 +88,9 @@ impl Step<'_> {
         let bytes = self.width();
         let (n, immr, imms) = (self.bits(22, 1), self.bits(16, 6), self.bits(10, 6));
         let masks = bit_masks(n, imms, immr, false, bytes);
-        let Some((wmask, tmask)) = masks.filter(|_| (n == 1) == (bytes == 8) && (bytes == 8 || (immr | imms) < 32)) else {
+        let Some((wmask, tmask)) =
+            masks.filter(|_| (n == 1) == (bytes == 8) && (bytes == 8 || (immr | imms) < 32))
+        else {
             return Err(Stop::Undecodable { at: self.at() });
         };
         let (wmask, tmask) = (Value::known(wmask), Value::known(tmask));

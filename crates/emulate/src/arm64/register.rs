@@ -82,7 +82,8 @@ impl Step<'_> {
         }
         let second = self.extended(self.field(16), self.bits(13, 3)).shl(shift);
         let (subtract, flags) = (self.bits(30, 1) == 1, self.bits(29, 1) == 1);
-        let result = self.sum(self.x_sp(self.field(5), bytes), second, subtract, Some(subtract), bytes, flags);
+        let result =
+            self.sum(self.x_sp(self.field(5), bytes), second, subtract, Some(subtract), bytes, flags);
         if flags {
             self.set_x(self.field(0), bytes, result);
         } else {
@@ -209,9 +210,9 @@ impl Step<'_> {
         let (n, m) = (self.field(5), self.field(16));
         let high = |signed: bool, a: Value, b: Value| match (a.get(), b.get()) {
             (Some(a), Some(b)) if signed => {
-                Value::known((i128::from(a as i64) * i128::from(b as i64) >> 64) as u64)
+                Value::known(((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64)
             }
-            (Some(a), Some(b)) => Value::known((u128::from(a) * u128::from(b) >> 64) as u64),
+            (Some(a), Some(b)) => Value::known(((u128::from(a) * u128::from(b)) >> 64) as u64),
             _ => Value::UNKNOWN,
         };
         let product = match (bytes, self.bits(21, 3)) {

@@ -144,7 +144,8 @@ impl Step<'_> {
         let upper = address.add(Value::known(u64::from(half)), Some(false));
         let low = self.emulator.load(address, half)?;
         let high = self.emulator.load(upper, half)?;
-        let [rax, rcx, rdx, rbx] = [0, 1, 2, 3].map(|r: usize| self.emulator.registers.general[r].truncate(half));
+        let [rax, rcx, rdx, rbx] =
+            [0, 1, 2, 3].map(|r: usize| self.emulator.registers.general[r].truncate(half));
         let same = match (rax.equals(low), rdx.equals(high)) {
             (Some(false), _) | (_, Some(false)) => Some(false),
             (Some(true), Some(true)) => Some(true),

@@ -48,11 +48,7 @@ impl Step<'_> {
         let sign = bytes * 8 - 1;
         // Bit i of `a ^ b ^ result` is the carry into bit i; the carry out follows from the majority.
         let carries = a ^ b ^ result;
-        let out = if subtract {
-            !a & b | (!a | b) & result
-        } else {
-            a & b | (a | b) & !result
-        };
+        let out = if subtract { !a & b | (!a | b) & result } else { a & b | (a | b) & !result };
         self.set_flag(CF, out.at(sign));
         self.set_flag(OF, differ(out.at(sign), carries.at(sign)));
         self.set_flag(AF, carries.at(4));

@@ -34,8 +34,7 @@ impl Step<'_> {
             Mnemonic::Bswap => {
                 let bytes = self.size(0);
                 // Of 16 bits it is undefined.
-                let value =
-                    if bytes == 2 { Value::unknown(2) } else { swapped(self.read(0)?, bytes) };
+                let value = if bytes == 2 { Value::unknown(2) } else { swapped(self.read(0)?, bytes) };
                 self.write(0, value)?;
             }
             Mnemonic::Cbw => self.widen(1, 2),
@@ -164,7 +163,8 @@ impl Step<'_> {
     fn count_push(&mut self, bytes: u32) {
         let register = self.instruction.op0_register();
         let number = register.full_register().number();
-        let saved = register.is_gpr() && matches!(number, 3 | 5 | 6 | 7) && self.emulator.written >> number & 1 == 0;
+        let saved =
+            register.is_gpr() && matches!(number, 3 | 5 | 6 | 7) && self.emulator.written >> number & 1 == 0;
         self.emulator.pushed = if saved { 0 } else { self.emulator.pushed.saturating_add(bytes) };
     }
 

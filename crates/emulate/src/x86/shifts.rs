@@ -51,7 +51,7 @@ impl Step<'_> {
             Mnemonic::Popcnt => self.population()?,
             Mnemonic::Shlx => self.flagless(|value, count, _| value.shl(count))?,
             Mnemonic::Shrx => self.flagless(|value, count, _| value.shr(count))?,
-            Mnemonic::Sarx => self.flagless(|v, count, bytes| arithmetic_right(v, count, bytes))?,
+            Mnemonic::Sarx => self.flagless(arithmetic_right)?,
             Mnemonic::Rorx => self.flagless(|v, count, bytes| v.rotate_left(bytes, bytes * 8 - count))?,
             _ => return Ok(None),
         }
@@ -77,9 +77,7 @@ impl Step<'_> {
         match kind {
             Shift::Left | Shift::Right | Shift::Arithmetic => self.plain_shift(kind, value, count, bytes),
             Shift::RotateLeft | Shift::RotateRight => self.rotate(kind, value, count, bytes),
-            Shift::CarryLeft | Shift::CarryRight => {
-                self.rotate_carry(kind, value, count, bytes)
-            }
+            Shift::CarryLeft | Shift::CarryRight => self.rotate_carry(kind, value, count, bytes),
         }
     }
 
@@ -278,7 +276,8 @@ impl Step<'_> {
         let bytes = self.size(0);
         let value = self.read(1)?;
         let zero = value.is_zero(bytes);
-        let result = value.low(bytes).map_or(Value::new(0, 0x7f), |v| Value::known(u64::from(v.count_ones())));
+        let result =
+            value.low(bytes).map_or(Value::new(0, 0x7f), |v| Value::known(u64::from(v.count_ones())));
         for flag in [OF, SF, PF, AF, CF] {
             self.set_flag(flag, Some(false));
         }

@@ -46,12 +46,17 @@ impl Step<'_> {
         self.emulator.registers.general[RCX] = Value::known(count - 1);
         let compares = matches!(
             self.mnemonic(),
-            Mnemonic::Cmpsb | Mnemonic::Cmpsw | Mnemonic::Cmpsd | Mnemonic::Cmpsq
-                | Mnemonic::Scasb | Mnemonic::Scasw | Mnemonic::Scasd | Mnemonic::Scasq
+            Mnemonic::Cmpsb
+                | Mnemonic::Cmpsw
+                | Mnemonic::Cmpsd
+                | Mnemonic::Cmpsq
+                | Mnemonic::Scasb
+                | Mnemonic::Scasw
+                | Mnemonic::Scasd
+                | Mnemonic::Scasq
         );
         if compares {
-            let equal =
-                self.flag(ZF).ok_or(Stop::UnknownValue { at: self.at(), what: "compared bytes" })?;
+            let equal = self.flag(ZF).ok_or(Stop::UnknownValue { at: self.at(), what: "compared bytes" })?;
             if equal == self.instruction.has_repne_prefix() {
                 return Ok(Event::Ran);
             }
