@@ -1,6 +1,7 @@
 //! One entry point analysed: sites, tables, defaults, over the routine and the callees it hands the
 //! request to.
 
+mod scan;
 mod sites;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -362,6 +363,7 @@ impl Analysis<'_, '_> {
     fn collect(&mut self, flow: &Flow, record: &Record, via: &[u64]) {
         let first = self.found.sites.len();
         sites::collect(self, flow, record, via);
+        let scanned = scan::scans(self, flow, record, via);
         for (site, why, codes) in &record.unresolved {
             if !self.told_apart(flow, *site, *codes, first) {
                 self.found.unresolved.insert(*site, why);
@@ -369,6 +371,7 @@ impl Analysis<'_, '_> {
         }
         for branch in record.branches.values() {
             let lost = branch.facts.iter().any(|fact| fact.outcome == Outcome::Lost);
+            let lost = lost && !scanned.contains(&branch.site);
             if lost && !self.told_apart(flow, branch.site, branch.codes, first) {
                 self.found.untracked.insert(branch.site);
             }

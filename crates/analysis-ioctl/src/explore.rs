@@ -373,8 +373,8 @@ fn relation(pass: &mut Pass<'_>, set: Set) -> Option<(&'static str, u32, bool)> 
         return Some(if value == 0 { ("ge", 1, true) } else { ("ne", value, true) });
     }
     match sets.intervals(set, 1)?.as_slice() {
-        &[(0, high)] => Some(("le", high, true)),
-        &[(low, u32::MAX)] => Some(("ge", low, true)),
+        [(0, high)] => Some(("le", *high, true)),
+        [(low, u32::MAX)] => Some(("ge", *low, true)),
         _ => None,
     }
 }

@@ -208,7 +208,7 @@ pub struct IoctlMap {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also_majors: Vec<u8>,
     pub coverage: Coverage,
-    /// Nothing above cut it short: no other code is told apart here.
+    /// Nothing above cut it short, and the code was seen read: no other code is told apart here.
     pub complete: bool,
 }
 
@@ -243,6 +243,12 @@ impl IoctlMap {
             coverage: Coverage::default(),
             complete,
         }
+    }
+
+    /// A routine is there, and nothing in it was seen to look at the code.
+    #[must_use]
+    pub fn never_read(&self) -> bool {
+        !self.code_proved && self.code_count == 0 && self.source.as_deref() != Some("none")
     }
 
     /// An address of a row, in the routine's image.

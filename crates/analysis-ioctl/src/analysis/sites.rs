@@ -186,7 +186,7 @@ fn finite(analysis: &mut Analysis<'_, '_>, fact: &crate::flow::Fact, variable: V
 }
 
 /// Where control is after blocks that only jump on.
-fn settle(flow: &Flow, lands: u64) -> u64 {
+pub(super) fn settle(flow: &Flow, lands: u64) -> u64 {
     let mut at = lands;
     for _ in 0..8 {
         let Some(block) = flow.blocks.starting_at(at).map(|b| &flow.blocks.blocks[b]) else { return at };
@@ -359,7 +359,7 @@ fn tables(analysis: &mut Analysis<'_, '_>, record: &Record, default: Option<u64>
 }
 
 /// A callee's default is the truer one: the caller's is the call.
-fn merge_default(analysis: &mut Analysis<'_, '_>, default: Option<Default>) {
+pub(super) fn merge_default(analysis: &mut Analysis<'_, '_>, default: Option<Default>) {
     let Some(new) = default else { return };
     let replace = analysis.found.default.as_ref().is_none_or(|old| new.depth > old.depth);
     if replace {

@@ -178,7 +178,10 @@ impl<'b> Build<'b, '_, '_> {
             status: default.fate.status.map(status),
             accepted: default.fate.accepted,
         });
+        let code_proved = found.traced && found.sites.iter().all(|site| site.proved);
+        // A routine that was never seen to read the code says nothing about codes.
         let complete = coverage.is_complete()
+            && (code_proved || code_count > 0)
             && found.unresolved.is_empty()
             && found.untracked.is_empty()
             && !found.unsettled
@@ -188,7 +191,7 @@ impl<'b> Build<'b, '_, '_> {
             convention: self.question.convention.name().to_owned(),
             major: self.question.major,
             source: self.request.source.clone(),
-            code_proved: found.traced && found.sites.iter().all(|site| site.proved),
+            code_proved,
             codes,
             code_count,
             site_count,

@@ -40,7 +40,13 @@ fn caveats(map: &IoctlMap) -> Vec<String> {
     if let Some(stopped) = map.coverage.stopped {
         out.push(format!("stopped early ({stopped:?})").to_lowercase());
     }
-    if !map.code_proved {
+    if map.never_read() {
+        out.push(
+            "no control code was seen being read in this routine: it treats every code alike, or it is not a \
+             dispatch routine"
+                .to_owned(),
+        );
+    } else if !map.code_proved {
         out.push("the control code was not traced from the request everywhere (unproved)".to_owned());
     }
     if map.unresolved_count > 0 {

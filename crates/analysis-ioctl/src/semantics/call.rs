@@ -37,11 +37,11 @@ impl crate::flow::Visitor for Returns {
 
 /// KMDF functions by index (wdffuncenum.h).
 pub(crate) mod framework {
-    pub const REQUEST_COMPLETE: u16 = 263;
-    pub const REQUEST_COMPLETE_WITH_PRIORITY: u16 = 264;
-    pub const REQUEST_COMPLETE_WITH_INFORMATION: u16 = 265;
-    pub const REQUEST_GET_PARAMETERS: u16 = 266;
-    pub const REQUEST_WDM_GET_IRP: u16 = 285;
+    pub(crate) const REQUEST_COMPLETE: u16 = 263;
+    pub(crate) const REQUEST_COMPLETE_WITH_PRIORITY: u16 = 264;
+    pub(crate) const REQUEST_COMPLETE_WITH_INFORMATION: u16 = 265;
+    pub(crate) const REQUEST_GET_PARAMETERS: u16 = 266;
+    pub(crate) const REQUEST_WDM_GET_IRP: u16 = 285;
 
     /// Arguments of the functions a request handler calls most, the driver's globals included
     /// (wdfrequest.h): stdcall on x86.
@@ -403,10 +403,9 @@ impl Pass<'_> {
             && listing.blind.is_empty()
             && listing.external_edges.is_empty()
             && listing.instructions.values().all(|i| {
-                !matches!(i.transfer, Transfer::Call(_))
-                    && !i.repeats
-                    && i.privilege.is_none()
-                    && !(i.operation == Operation::Other && i.writes_memory)
+                let opaque_write = i.operation == Operation::Other && i.writes_memory;
+                let calls = matches!(i.transfer, Transfer::Call(_));
+                !(calls || i.repeats || i.privilege.is_some() || opaque_write)
             });
         let kept = simple.then(|| std::rc::Rc::new(listing));
         if self.small_callees.len() < 4096 {

@@ -89,8 +89,8 @@ impl Outcome {
 pub type Current<'c> = &'c dyn Fn(Variable) -> Set;
 
 impl Solver<'_> {
-    /// What `condition` says after `comparison`. `arm` selects the meaning of carry. Registers in
-    /// the condition have been read by the caller: pass [`Self::value_condition`]'s kinds there.
+    /// What `condition` says after `comparison`. `arm` selects the meaning of carry. Conditions on
+    /// registers are the caller's: see [`Self::within`].
     pub fn decide(
         &mut self,
         condition: Condition,

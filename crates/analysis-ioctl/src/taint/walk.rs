@@ -6,7 +6,7 @@ use std::rc::Rc;
 use code::Decoded;
 use target::Halt;
 
-use super::{Case, Class, Finding, Findings, MAX_DEPTH, MAX_FINDINGS, MAX_FUNCTIONS, MAX_PATHS, MAX_STEPS};
+use super::{Case, Finding, Findings, MAX_FINDINGS, MAX_FUNCTIONS, MAX_PATHS, MAX_STEPS};
 use crate::analysis::{Question, entry_state};
 use crate::expr::{Expr, Variable};
 use crate::flow::{Flow, Split, Tables, Visitor};

@@ -70,12 +70,6 @@ impl Expectation {
         self.numbers("refused")
     }
 
-    /// `key: CODE=VALUE` lines.
-    pub fn pairs(&self, key: &str) -> Vec<(u32, u32)> {
-        let words = self.get(key).iter().flat_map(|line| line.split_whitespace());
-        words.filter_map(|w| w.split_once('=')).map(|(a, b)| (number(a), number(b))).collect()
-    }
-
     pub fn default(&self) -> Option<u32> {
         self.numbers("default").first().copied()
     }

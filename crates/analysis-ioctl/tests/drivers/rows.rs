@@ -193,3 +193,24 @@ fn d28_framework_callbacks() {
         }
     }
 }
+
+/// D06b: forty entries searched in a loop: each is found, its handler named, its round checked.
+#[test]
+fn d06b_a_table_searched_in_a_loop() {
+    let mut scanned = 0;
+    for build in BUILDS {
+        let map = driver_map(build, "d06b");
+        if !map.complete {
+            continue;
+        }
+        assert_eq!(map.code_count, 40, "{build}");
+        scanned += 1;
+        let sites = map.codes.iter().flat_map(|row| &row.sites);
+        assert!(sites.clone().all(|site| site.recovered == RecoveredBy::TableScan), "{build}");
+        assert!(sites.clone().all(|site| site.verified == Some(true)), "{build}");
+        let handlers: BTreeSet<_> =
+            map.codes.iter().filter_map(|r| r.handler.as_ref().map(|h| h.address)).collect();
+        assert!(handlers.len() > 1, "{build}: {handlers:?}");
+    }
+    assert!(scanned >= 4, "{scanned} builds");
+}
