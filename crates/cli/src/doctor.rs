@@ -250,7 +250,9 @@ pub(crate) async fn run(supervisor: &Arc<Supervisor>, known: Engines, build: &st
     }
     findings.push(disk(&std::env::temp_dir()));
     if as_json {
-        output::line(&json!({ "build": build, "os": system, "arch": arch, "findings": findings }).to_string());
+        output::line(
+            &json!({ "build": build, "os": system, "arch": arch, "findings": findings }).to_string(),
+        );
     } else {
         output::print(&text(&findings, Style::of_stdout()));
     }

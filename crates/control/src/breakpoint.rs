@@ -68,6 +68,9 @@ pub struct Change {
     pub replaced: Vec<u32>,
     /// All there are now; absent when they could not be read.
     pub breakpoints: Option<Vec<BreakpointRecord>>,
+    /// The time ran out or a break came once it was being set: it is set, but what was to be looked up
+    /// for it may be missing.
+    pub cut_short: bool,
 }
 
 /// Sets a breakpoint, or refuses and leaves the inventory as it was.
@@ -108,7 +111,8 @@ pub fn set(target: &dyn Target, wanted: &Wanted, halt: &Halt) -> Result<Change> 
         undo(target, set.id);
         return Err(error);
     }
-    Ok(Change { breakpoint: record(target, &set), replaced, breakpoints: list(target).ok() })
+    let cut_short = halt.stop().is_some();
+    Ok(Change { breakpoint: record(target, &set), replaced, breakpoints: list(target).ok(), cut_short })
 }
 
 fn data(all: &[Breakpoint]) -> impl Iterator<Item = &Breakpoint> {

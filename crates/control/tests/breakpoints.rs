@@ -168,6 +168,18 @@ fn a_look_up_that_is_cut_sets_nothing() {
 }
 
 #[test]
+fn one_that_is_set_when_the_time_runs_out_says_so() {
+    let target = live();
+    let halt = Halt::unbounded();
+    halt.flag().store(true, std::sync::atomic::Ordering::Relaxed);
+    let wanted = Wanted { address: Some(0x1100), pass_count: 1, ..Wanted::default() };
+    let change = set(&target, &wanted, &halt).unwrap();
+    assert!(change.cut_short);
+    assert_eq!(ids(&target), [change.breakpoint.id]);
+    assert!(!set(&live(), &at("victim!poke"), &Halt::unbounded()).unwrap().cut_short);
+}
+
+#[test]
 fn a_dump_takes_none() {
     let dump = ScriptedTarget::new(Machine::X64);
     for error in [

@@ -13,13 +13,22 @@ pub(crate) fn hit(module: &Module, sym: Sym, address: Option<u64>) -> SymbolHit 
     let at = module.base.wrapping_add(sym.rva);
     SymbolHit {
         module: module.name.clone(),
-        name: sym.name,
+        name: one_line(sym.name),
         raw_name: sym.raw_name,
         address: at,
         displacement: address.map_or(0, |a| a.wrapping_sub(at)),
         size: sym.size,
         kind: sym.kind,
     }
+}
+
+/// A name as text that cannot break out of its line: symbol files are not trusted.
+pub(crate) fn one_line(name: String) -> String {
+    if !name.contains(char::is_control) {
+        return name;
+    }
+    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    name.chars().map(shown).collect()
 }
 
 pub(crate) fn failed(module: &Module, error: &symbols::SymbolError) -> TargetError {
@@ -55,7 +64,8 @@ impl Symbolizer {
     /// Functions inlined at `address`, innermost first, and the module's base.
     pub(crate) fn inline_chain(&self, address: u64) -> Vec<InlineFrame> {
         let Some((_, symbols, rva)) = self.at(address) else { return Vec::new() };
-        symbols.source().and_then(|s| s.inline_chain(rva).ok()).unwrap_or_default()
+        let chain = symbols.source().and_then(|s| s.inline_chain(rva).ok()).unwrap_or_default();
+        chain.into_iter().map(|frame| InlineFrame { name: one_line(frame.name), ..frame }).collect()
     }
 
     /// Asks the symbol file behind `address`.
@@ -171,4 +181,15 @@ fn answers_to(module: &Module, name: &str) -> bool {
     let kernel = module.name == "nt"
         && ["ntoskrnl", "ntkrnlmp", "ntkrnlpa", "ntkrla57"].iter().any(|k| name.eq_ignore_ascii_case(k));
     stem.eq_ignore_ascii_case(name) || image.eq_ignore_ascii_case(name) || kernel || with_base()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one_line;
+
+    #[test]
+    fn a_name_cannot_forge_a_line() {
+        assert_eq!(one_line("f\n00 fake!frame\u{1b}[2J".to_owned()), "f\\n00 fake!frame\\u{1b}[2J");
+        assert_eq!(one_line("std::vector<int>::at ä".to_owned()), "std::vector<int>::at ä");
+    }
 }

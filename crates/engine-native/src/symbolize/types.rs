@@ -4,7 +4,7 @@ use symbols::{frame_base, place_local};
 use target::{Frame, Local, Module, Result, TargetError, TypeLayout};
 
 use super::Symbolizer;
-use super::lookup::{failed, named};
+use super::lookup::{failed, named, one_line};
 
 impl Symbolizer {
     /// A type by `module!name` or bare name: loaded symbols first, the kernel's, then the others.
@@ -56,6 +56,10 @@ impl Symbolizer {
         };
         let mut layout = file.type_layout(name).map_err(|e| failed(module, &e))?;
         layout.module.clone_from(&module.name);
+        layout.name = one_line(layout.name);
+        for field in &mut layout.fields {
+            field.name = one_line(std::mem::take(&mut field.name));
+        }
         Ok(layout)
     }
 
@@ -79,7 +83,12 @@ impl Symbolizer {
             let symbols = self.of(module);
             let Some(file) = symbols.as_ref().and_then(|s| s.file.as_deref()) else { continue };
             let found = file.types_matching(name, limit - names.len()).map_err(|e| failed(module, &e))?;
-            names.extend(found.into_iter().take(limit - names.len()).map(|n| format!("{}!{n}", module.name)));
+            names.extend(
+                found
+                    .into_iter()
+                    .take(limit - names.len())
+                    .map(|n| format!("{}!{}", module.name, one_line(n))),
+            );
         }
         Ok(names)
     }
@@ -98,6 +107,7 @@ impl Symbolizer {
         let context = frame.context.as_deref();
         let program = file.frame_program(lookup - module.base).ok().flatten();
         let base = context.and_then(|c| frame_base(program.as_ref(), c));
-        Ok(found.into_iter().map(|var| place_local(var, module.base, context, base)).collect())
+        let placed = found.into_iter().map(|var| place_local(var, module.base, context, base));
+        Ok(placed.map(|local| Local { name: one_line(local.name), ..local }).collect())
     }
 }

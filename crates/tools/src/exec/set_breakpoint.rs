@@ -62,6 +62,9 @@ pub(crate) struct Output {
     /// All there are now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     breakpoints: Option<Vec<BreakpointRecord>>,
+    /// It is set; do not set it again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    cut_short: bool,
 }
 
 impl Params {
@@ -112,6 +115,9 @@ impl Tool for SetBreakpoint {
             let ids: Vec<String> = output.replaced.iter().map(ToString::to_string).collect();
             text.push_str(&format!(" It took the place of {}.", ids.join(", ")));
         }
+        if output.cut_short {
+            text.push_str(" The call was cut short meanwhile; it is set all the same.");
+        }
         if let Some(all) = output.breakpoints.as_ref().filter(|all| all.len() > 1) {
             text.push_str(&format!("\n{}", records::table(all)));
         }
@@ -137,6 +143,7 @@ impl WorkerTool for SetBreakpoint {
             breakpoint: change.breakpoint,
             replaced: change.replaced,
             breakpoints: change.breakpoints,
+            cut_short: change.cut_short,
         })
     }
 }

@@ -40,6 +40,25 @@ pub(super) fn factories() -> Factories {
     }
 }
 
+/// What unpacked dumps are called.
+const UNPACKED_NAME: (&str, &str) = ("windbg-mcp-", ".dmp");
+/// One this old is no longer on its way to an engine.
+const SETTLED: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Removes unpacked dumps of workers that were killed. One that is in use is open, and stays.
+fn clean_up_after_others() {
+    let is_one = |name: &str| {
+        let middle = name.strip_prefix(UNPACKED_NAME.0).and_then(|rest| rest.strip_suffix(UNPACKED_NAME.1));
+        middle.is_some_and(|pid| !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit()))
+    };
+    for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let old = entry.metadata().and_then(|m| m.modified()).ok().and_then(|at| at.elapsed().ok());
+        if entry.file_name().to_str().is_some_and(is_one) && old.is_some_and(|age| age > SETTLED) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
 /// Removes the unpacked dump.
 pub(super) fn clean() {
     if let Some(path) = UNPACKED.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -262,7 +281,9 @@ fn plain(path: &str, file: &Path, halt: &Halt) -> Result<(PathBuf, Option<&'stat
             Err(error) => Err(say(error)),
         };
     };
-    let copy = std::env::temp_dir().join(format!("windbg-mcp-{}.dmp", std::process::id()));
+    clean_up_after_others();
+    let (before, after) = UNPACKED_NAME;
+    let copy = std::env::temp_dir().join(format!("{before}{}{after}", std::process::id()));
     // A name others can guess: what lies there is never written through.
     let _ = std::fs::remove_file(&copy);
     let written = File::create_new(&copy).and_then(|mut out| out.write_all(packed.file.bytes()));
