@@ -77,8 +77,8 @@ fn perform(
     let command = step.command.as_deref().unwrap_or_default();
     let address = step.address.as_deref().unwrap_or_default();
     match step.op {
-        Op::Command => done(subject.command(command, within), within),
-        Op::Resume => resumed(subject.resume(command, wait), wait),
+        Op::Command => stopped(subject.command(command, within), within),
+        Op::Resume => stopped(subject.resume(command, wait), wait),
         Op::RunTo => done(subject.run_to(address, wait), wait),
         Op::Eval => match subject.eval(step.expr.as_deref().unwrap_or_default(), within) {
             Ok(value) => Acted { value: Some(value), ..Acted::default() },
@@ -104,7 +104,7 @@ fn failed(failure: Failure) -> Acted {
 fn done(result: Result<Done, Failure>, within: Duration) -> Acted {
     match result {
         Ok(done) if done.cut_short => {
-            let failure = format!("it was cut short; it had at most {} ms", within.as_millis());
+            let failure = format!("it was stopped before its end; it had at most {} ms", within.as_millis());
             Acted { failure: Some(failure), done, ..Acted::default() }
         }
         Ok(done) => Acted { done, ..Acted::default() },
@@ -112,7 +112,8 @@ fn done(result: Result<Done, Failure>, within: Duration) -> Acted {
     }
 }
 
-fn resumed(result: Result<Done, Failure>, wait: Duration) -> Acted {
+/// A target that was broken in because the wait ran out did not reach a stop.
+fn stopped(result: Result<Done, Failure>, wait: Duration) -> Acted {
     let mut acted = done(result, wait);
     if acted.done.timed_out {
         let text = format!("{} ms passed without a stop and the target was broken in", wait.as_millis());

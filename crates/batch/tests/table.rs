@@ -472,6 +472,15 @@ fn a_wait_that_runs_out_fails_a_resume_and_not_a_run_to() {
 }
 
 #[test]
+fn a_command_that_left_the_target_running_to_the_deadline_is_no_success() {
+    let mut script = Script::default().on("g", vec![Act::Cost(30_000), Act::TimedOut, Act::Stop(2)]);
+    let report =
+        run(&mut script, &json!({ "timeout_ms": 60_000, "steps": [{ "op": "command", "command": "g" }] }));
+    assert_eq!((report.outcome, report.at), (Outcome::TimedOut, Some(1)));
+    assert!(report.steps[0].timed_out && report.steps[0].result == Failed);
+}
+
+#[test]
 fn checks_of_every_kind() {
     let mut script =
         Script::default().on("k", vec![Act::Say("Child-SP RetAddr\nAPP!Main+0x4")]).value("@rcx", 5);

@@ -55,7 +55,7 @@ impl DbgEng {
             unsafe { self.control.ExecuteWide(DEBUG_OUTCTL_THIS_CLIENT, &line, NO_REPEAT) }
         });
         let mut text = Collected::take(&self.output);
-        let failed = result.err().filter(|_| cause.is_none()).map(|error| explain(&error));
+        let failed = result.err().filter(|_| cause.is_none()).map(|error| refusal(&error));
         self.forget();
         let pump = Pump { before: &before, halt, wait, on_moving };
         let stop = self.after_command(&pump, &mut text);
@@ -137,6 +137,16 @@ impl DbgEng {
             reason_words(&stop.reason)
         };
         format!("the target is stopped at {place}: {why}")
+    }
+}
+
+/// `Execute` answers this for whatever a command complains of; the complaint is in the output.
+const COMMAND_FAILED: u32 = 0x8004_0205;
+
+fn refusal(error: &windows::core::Error) -> String {
+    match error.code().0.cast_unsigned() {
+        COMMAND_FAILED => format!("the command failed ({COMMAND_FAILED:#010x})"),
+        _ => explain(error),
     }
 }
 
