@@ -410,7 +410,8 @@ pub(crate) fn read_chain(target: &dyn Target, first: u64, max: usize, halt: &Hal
 #[must_use]
 pub fn render_driver(driver: &DriverObject) -> String {
     let mut text = format!("Driver object {}", driver.address.unwrap_or_default());
-    for part in [&driver.path, &driver.name].into_iter().flatten() {
+    let name = driver.name.as_ref().filter(|name| driver.path.as_ref() != Some(name));
+    for part in [driver.path.as_ref(), name].into_iter().flatten() {
         text.push_str(&format!(" {part}"));
     }
     if driver.source == ObjectSource::Replay {

@@ -1,11 +1,13 @@
 //! From what a caller names to the object: the entry points of the tools.
 
 use target::{
-    Context, ContextOf, Halt, Machine, MemoryExt as _, Result, Target, TargetError, TargetKind, View,
+    Context, ContextOf, Halt, Machine, MemoryExt as _, Result, Target, TargetError, TargetExt as _,
+    TargetKind, View,
 };
 
 use crate::device::{DeviceObject, read_device};
 use crate::driver::{DriverObject, read_driver};
+use crate::failure::because;
 use crate::irp::{IrpStack, read_irp};
 use crate::offline::{Offline, is_offline};
 use crate::operand;
@@ -21,7 +23,9 @@ pub fn find_driver(
     halt: &Halt,
 ) -> Result<DriverObject> {
     if is_offline(target) {
-        return Ok(Offline::of(target, halt)?.driver(target, max_devices.is_some()));
+        let offline = Offline::of(target, halt)?;
+        offline.must_be(text)?;
+        return Ok(offline.driver(target, max_devices.is_some()));
     }
     let (address, found) = operand::resolve(target, text, &["\\Driver", "\\FileSystem"], halt)?;
     read_driver(target, address, found.map(|found| found.path), max_devices, halt)
@@ -65,7 +69,16 @@ pub fn find_irp(target: &dyn Target, text: Option<&str>, halt: &Halt) -> Result<
         )
     })?;
     let (address, from) = second_argument(target, &context)?;
-    let mut out = read_irp(target, address)?;
+    let mut out = read_irp(target, address).map_err(|error| {
+        let place = target.describe(context.ip());
+        because(
+            "not_an_irp",
+            format!(
+                "{error}; the address was taken from {from} at {place}, which holds an IRP only at a dispatch \
+                 routine's first instruction: give irp"
+            ),
+        )
+    })?;
     out.assumed_from = Some(from.to_owned());
     let entry = target.function_bounds(context.ip()).ok().flatten().map(|(start, _)| start);
     let named = target.symbol_at(context.ip()).ok().flatten().is_some_and(|hit| hit.displacement == 0);

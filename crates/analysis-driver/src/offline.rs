@@ -57,6 +57,26 @@ impl Offline {
         Ok(Self { module, image, replay })
     }
 
+    /// Whether an operand means this image: empty, its name, or an address in it.
+    ///
+    /// # Errors
+    /// `not_found`: it names another driver.
+    pub fn must_be(&self, text: &str) -> Result<()> {
+        let text = text.trim();
+        let bare = text.rsplit('\\').next().unwrap_or(text);
+        let module = &self.module;
+        let named = [&module.name, &module.image_name].iter().any(|name| name.eq_ignore_ascii_case(bare));
+        let digits = text.trim_start_matches("0x").replace('`', "");
+        let inside = u64::from_str_radix(&digits, 16).is_ok_and(|address| module.contains(address));
+        if text.is_empty() || named || inside {
+            return Ok(());
+        }
+        Err(because(
+            "not_found",
+            format!("the session's only driver is {} ({}), not {text}", module.name, module.image_name),
+        ))
+    }
+
     /// What a reader must know of everything the replay says.
     #[must_use]
     pub fn caveat(&self) -> Option<String> {

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use target::{Address, Code, Halt, Result, Target, TargetError};
 
-use crate::access::{AccessModel, access_model};
+use crate::access::{AccessModel, TokenKind, access_model};
 use crate::descriptor::{DaclState, Descriptor};
 use crate::device::{DeviceObject, DriverRef};
 use crate::find::find_device;
@@ -186,10 +186,16 @@ fn search_links(
         },
     };
     let mut directories = vec![request.link_directory.to_owned()];
-    if request.all_sessions {
-        directories.extend(session_directories(&namespace, halt)?);
-    }
     let mut complete = true;
+    if request.all_sessions {
+        match session_directories(&namespace, halt) {
+            Ok(found) => directories.extend(found),
+            Err(error) => {
+                complete = false;
+                out.link_note = Some(format!("The sessions' own links were not searched: {error}."));
+            }
+        }
+    }
     let mut examined = 0;
     for directory in &directories {
         let found = namespace.lookup(directory, true, halt)?;
@@ -312,15 +318,18 @@ pub fn render_security(answer: &DeviceSecurity) -> String {
         for row in &model.tokens {
             let delivers: Vec<&str> = row.delivers.iter().map(|access| access.name()).collect();
             text.push_str(&format!(
-                "\n{:<13} granted {}, reads {}, writes {}, delivers {}",
-                row.token.name(),
+                "\n{:<24} granted {}, reads {}, writes {}, {}",
+                match row.token {
+                    TokenKind::LowUser => "low_user (low integrity)",
+                    token => token.name(),
+                },
                 row.granted,
                 row.reads.name(),
                 row.writes.name(),
                 if delivers.is_empty() {
-                    "nothing: it cannot open the device".to_owned()
+                    "may send no codes: it cannot open the device".to_owned()
                 } else {
-                    delivers.join(" ")
+                    format!("may send codes of access {}", delivers.join(", "))
                 }
             ));
         }

@@ -72,3 +72,14 @@ fn the_wdk_sample_is_made_without_a_descriptor() {
     assert!(gate.secure_open);
     assert!(gate.links.iter().any(|link| link.path.ends_with("IoctlTest")), "{:?}", gate.links);
 }
+
+#[test]
+fn a_name_that_is_not_this_driver_is_refused() {
+    let target = open(&test_data::fixture("drivers/bin/x64-clang/open.sys"));
+    let halt = Halt::unbounded();
+    for mine in ["", "open", "OPEN.SYS", "\\Driver\\open", "0x140001000"] {
+        assert!(find_driver(target.as_ref(), mine, None, &halt).is_ok(), "{mine}");
+    }
+    let error = find_driver(target.as_ref(), "foo", None, &halt).unwrap_err();
+    assert_eq!(error.category().1, Some("not_found"), "{error}");
+}

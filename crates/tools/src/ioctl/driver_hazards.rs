@@ -140,12 +140,12 @@ impl Output {
     }
 }
 
-/// All of it for one module, findings from what the driver installs.
-pub(crate) fn of(job: &mut Job<'_>, module: &str) -> Result<Output, ToolError> {
+/// All of it for one module, findings from the routine given or from what the driver installs.
+pub(crate) fn of(job: &mut Job<'_>, module: &str, dispatch: Option<u64>) -> Result<Output, ToolError> {
     let params = Params {
         module: Some(module.to_owned()),
         sections: None,
-        dispatch: None,
+        dispatch: dispatch.map(|address| Address(address).to_string()),
         max_sites: None,
         session_id: None,
     };

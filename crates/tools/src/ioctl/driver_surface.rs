@@ -343,7 +343,12 @@ fn analyse_code(
         }
     }
     if wants(Part::Hazards) {
-        match driver_hazards::of(job, &module.name) {
+        // A live driver's table says where its codes arrive; an image's entries are found again.
+        let dispatch = object
+            .filter(|_| !is_offline(job.target))
+            .map(control_entries::of_driver)
+            .and_then(|found| found.requests.first().map(|request| request.entry));
+        match driver_hazards::of(job, &module.name, dispatch) {
             Ok(hazards) => {
                 out.sections.hazards = Some(if hazards.is_complete() {
                     SectionStatus::ok()
