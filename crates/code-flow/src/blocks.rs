@@ -188,8 +188,12 @@ fn connect(listing: &Listing, blocks: &mut [Block], by_start: &HashMap<u64, usiz
                 next.extend(target.map(|target| (target, Edge::Taken)));
                 next.push((last.end(), Edge::Fallthrough));
             }
-            Transfer::Jump(Some(target)) => next.push((target, Edge::Jump)),
-            Transfer::Jump(None) => {
+            Transfer::Jump(Some(target))
+                if !listing.tables.iter().any(|table| table.site == last.address) =>
+            {
+                next.push((target, Edge::Jump));
+            }
+            Transfer::Jump(_) => {
                 for (number, table) in listing.tables.iter().enumerate() {
                     if table.site == last.address {
                         next.extend(table.targets.iter().map(|target| (*target, Edge::Table(number))));

@@ -1,6 +1,6 @@
 //! What a call or jump goes to.
 
-use code::record::{Family, Operand, Operation, Transfer};
+use code::record::{Family, Operand, Operation, Register, Transfer};
 use code::{Decoded, Recorder};
 use target::Machine;
 
@@ -64,9 +64,12 @@ pub fn callee<'i>(image: &'i CodeImage<'_>, instruction: &Decoded) -> Callee<'i>
 pub fn callee_in<'i>(image: &'i CodeImage<'_>, listing: &Listing, site: u64) -> Callee<'i> {
     let Some(instruction) = listing.instructions.get(&site) else { return Callee::Indirect };
     match callee(image, instruction) {
-        Callee::Indirect if matches!(instruction.operands.first(), Some(Operand::Register(_))) => {
+        Callee::Indirect => {
+            let Some(through @ Operand::Register(_)) = through(image, instruction) else {
+                return Callee::Indirect;
+            };
             let window = listing.straight_before(site, 16);
-            let slot = crate::structural::loaded_from(image, &window, instruction);
+            let slot = crate::structural::loaded_from(image, &window, &through);
             match slot.and_then(|slot| image.imports().at_slot(slot)) {
                 Some(import) => Callee::Import(import),
                 None => Callee::Indirect,
@@ -76,10 +79,35 @@ pub fn callee_in<'i>(image: &'i CodeImage<'_>, listing: &Listing, site: u64) -> 
     }
 }
 
+/// The register an indirect transfer goes through that the loader of a live kernel has made a direct
+/// one: to a thunk named `..guard_retpoline_switchtable_jump_rax`, `.._indirect_rcx`, `.._import_r10`.
+#[must_use]
+pub fn retpoline(image: &CodeImage<'_>, target: u64) -> Option<Register> {
+    if image.contains(target) {
+        return None;
+    }
+    let (_, name) = image.names().bound(target)?;
+    let (_, what) = name.split_once("guard_retpoline_")?;
+    let register =
+        ["switchtable_jump_", "indirect_", "import_"].iter().find_map(|kind| what.strip_prefix(kind))?;
+    (0..16).map(|number| Register::general(number, 64)).find(|have| have.name(Machine::X64) == register)
+}
+
+/// The register or memory a transfer really goes through: its operand, or what a retpoline hides.
+pub(crate) fn through(image: &CodeImage<'_>, transfer: &Decoded) -> Option<Operand> {
+    match transfer.operands.first()? {
+        Operand::Target(target) => retpoline(image, *target).map(Operand::Register),
+        operand => Some(*operand),
+    }
+}
+
 /// Where a direct transfer to `target` leads.
 #[must_use]
 pub fn direct<'i>(image: &'i CodeImage<'_>, target: u64) -> Callee<'i> {
     if !image.contains(target) {
+        if retpoline(image, target).is_some() {
+            return Callee::Indirect;
+        }
         return match image.bound_import(target) {
             Some(import) => Callee::Import(import),
             None => Callee::Address(target),

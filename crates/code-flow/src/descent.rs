@@ -6,7 +6,7 @@ use code::record::Transfer;
 use code::{Decoded, Recorder};
 use target::Halt;
 
-use crate::callee::{Callee, callee, callee_in, decode_at};
+use crate::callee::{Callee, callee, callee_in, decode_at, retpoline};
 use crate::image::CodeImage;
 use crate::listing::{
     EdgeKind, EntrySource, ExternalEdge, Listing, MAX_BLOCKS, MAX_INSTRUCTIONS, MAX_ROUNDS, Resolution,
@@ -152,7 +152,7 @@ impl<'i, 'a> Descent<'i, 'a> {
             if self.out.instructions.len() >= MAX_INSTRUCTIONS {
                 return self.cap("listing_instructions");
             }
-            if self.out.instructions.len() % POLL == 0
+            if self.out.instructions.len().is_multiple_of(POLL)
                 && let Some(stop) = self.halt.stop()
             {
                 self.out.stopped = Some(stop.into());
@@ -196,6 +196,10 @@ impl<'i, 'a> Descent<'i, 'a> {
                 }
                 true
             }
+            Transfer::Jump(Some(target)) if retpoline(self.image, target).is_some() => {
+                self.indirect.entry(site).or_insert("");
+                false
+            }
             Transfer::Jump(Some(target)) => {
                 self.edge(site, target, Via::Unconditional, queue);
                 false
@@ -209,7 +213,7 @@ impl<'i, 'a> Descent<'i, 'a> {
             // `call $+5` reads its own address.
             Transfer::Call(Some(target)) if target == instruction.end() => true,
             Transfer::Call(target) => {
-                if let Some(target) = target {
+                if let Some(target) = target.filter(|target| retpoline(self.image, *target).is_none()) {
                     self.image.note_start(target);
                     self.edges.insert(ExternalEdge { site, target, kind: EdgeKind::Call });
                 }

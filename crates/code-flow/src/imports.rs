@@ -67,7 +67,7 @@ impl Imports {
         match out.directory(image, rva, size) {
             Ok(()) => {}
             Err(Refusal::Unreadable(at)) => {
-                let named = out.from_bound_slots(image);
+                let named = out.name_bound_slots(image);
                 if named == 0 {
                     out = Self {
                         problem: Some(format!("the import directory cannot be read at {at:#x}")),
@@ -174,7 +174,7 @@ impl Imports {
     }
 
     /// Names slots of the import address table by what they are bound to; how many.
-    fn from_bound_slots(&mut self, image: &CodeImage<'_>) -> usize {
+    fn name_bound_slots(&mut self, image: &CodeImage<'_>) -> usize {
         let Some((rva, length)) = image.pe.directory(DirectoryIndex::Iat) else { return 0 };
         let size = image.pointer_size() as u32;
         let mut count = 0;

@@ -256,7 +256,7 @@ fn note_unseen(image: &CodeImage<'_>, explored: &Explored, part: &BTreeSet<u64>,
         .collect();
     for at in part {
         let Some(instruction) = explored.listing.instructions.get(at) else { continue };
-        if instruction.transfer == Transfer::Call(None)
+        if matches!(instruction.transfer, Transfer::Call(_))
             && callee_in(image, &explored.listing, *at) == Callee::Indirect
         {
             unresolved.push(*at);

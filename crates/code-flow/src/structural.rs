@@ -413,8 +413,8 @@ pub(crate) fn resolve(
     for instruction in window {
         machinery.step(instruction);
     }
-    let operand = jump.operands.first().ok_or("a jump without operand")?;
-    let target = machinery.operand(operand);
+    let operand = crate::callee::through(image, jump).ok_or("a jump without operand")?;
+    let target = machinery.operand(&operand);
     let target = if image.machine == Machine::X86 { Value::low(32, target) } else { target };
     let (indexed, count) =
         index(&target, &machinery.bounds).ok_or("no bounded index was found before the jump")?;
@@ -425,12 +425,12 @@ pub(crate) fn resolve(
 }
 
 /// The address the register a call or jump goes through was loaded from, as far as `window` knows.
-pub(crate) fn loaded_from(image: &CodeImage<'_>, window: &[&Decoded], transfer: &Decoded) -> Option<u64> {
+pub(crate) fn loaded_from(image: &CodeImage<'_>, window: &[&Decoded], through: &Operand) -> Option<u64> {
     let mut machinery = Machinery::new(image.machine);
     for instruction in window {
         machinery.step(instruction);
     }
-    match machinery.operand(transfer.operands.first()?) {
+    match machinery.operand(through) {
         Value::Load { address, size, .. } if usize::from(size) == image.pointer_size() => match *address {
             Value::Constant(address) => Some(address),
             _ => None,

@@ -123,7 +123,7 @@ impl<'i, 'a> Walk<'i, 'a> {
     }
 
     fn stopped(&mut self) -> bool {
-        if self.coverage.stopped.is_none() && self.count % POLL == 0 {
+        if self.coverage.stopped.is_none() && self.count.is_multiple_of(POLL) {
             self.coverage.stopped = self.halt.stop().map(Into::into);
         }
         self.coverage.stopped.is_some()
@@ -152,8 +152,8 @@ impl<'i, 'a> Walk<'i, 'a> {
         let image = self.image;
         let records = image.regions().all().iter().map(|region| image.base + u64::from(region.begin));
         let starts = image.starts();
-        let mut out: Vec<u64> =
-            starts.sure.iter().chain(&starts.pointed_at).copied().chain(records).collect();
+        let pointed_at = starts.pointed_at.iter().filter(|address| !is_text(self.bytes_at(**address)));
+        let mut out: Vec<u64> = starts.sure.iter().chain(pointed_at).copied().chain(records).collect();
         // Taken from the back: lowest address first, sure starts before pointers.
         out.reverse();
         out
@@ -224,6 +224,9 @@ impl<'i, 'a> Walk<'i, 'a> {
 
     /// Whether the bytes at `address` decode as far as anything ends, without what text looks like.
     fn reads_like_code(&self, address: u64) -> bool {
+        if is_text(self.bytes_at(address)) {
+            return false;
+        }
         let mut seen = std::collections::HashSet::new();
         let mut queue = vec![address];
         let mut ends = false;
@@ -289,11 +292,7 @@ impl<'i, 'a> Walk<'i, 'a> {
             }
             self.take(index, offset, &instruction, Standing::InFunction, visitor);
             match instruction.transfer {
-                Transfer::Branch(Some(target)) => {
-                    if self.queue_once(target, 0) {
-                        queue.push(target);
-                    }
-                }
+                Transfer::Branch(Some(target)) if self.queue_once(target, 0) => queue.push(target),
                 Transfer::Call(target) => {
                     if let Some(target) = target.filter(|target| self.queue_once(*target, CALLED)) {
                         queue.push(target);
@@ -410,5 +409,37 @@ impl<'i, 'a> Walk<'i, 'a> {
             offset += usize::from(instruction.length);
         }
         end
+    }
+}
+
+/// Whether bytes begin with a string, in ASCII or UTF-16, that ends: drivers keep some beside their
+/// code. A prologue of pushes reads as letters, too, but nothing ends it.
+fn is_text(bytes: &[u8]) -> bool {
+    const SHORTEST: usize = 4;
+    const LONG: usize = 32;
+    let letter = |byte: u8| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n');
+    let narrow = bytes.iter().take_while(|byte| letter(**byte)).count();
+    if narrow >= LONG || (narrow >= SHORTEST && bytes.get(narrow) == Some(&0)) {
+        return true;
+    }
+    let wide = bytes.chunks_exact(2).take_while(|pair| letter(pair[0]) && pair[1] == 0).count();
+    wide >= SHORTEST
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_text;
+
+    #[test]
+    fn strings_are_text_and_prologues_are_not() {
+        for text in
+            [&b"IOCTL_SIOCTL\0"[..], b"SIOCTL.SYS: \tData from User : \r\n......", b"D\0e\0v\0i\0c\0e\0"]
+        {
+            assert!(is_text(text), "{text:?}");
+        }
+        let pushes = b"@SUVWATAUAVAWH\x83\xec\x28";
+        for code in [&pushes[..], b"H\x89\\$\x08", b"VWH\x83\xec\x28", b"\xc3", b""] {
+            assert!(!is_text(code), "{code:02x?}");
+        }
     }
 }

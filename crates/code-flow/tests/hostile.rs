@@ -196,6 +196,55 @@ fn a_table_of_a_million_slots_is_not_resolved() {
     assert_eq!(found.unresolved.len(), 1);
 }
 
+/// Names of another image, as a live kernel has them.
+struct Kernel;
+
+impl code_flow::Names for Kernel {
+    fn nearest(&self, _: u64) -> Option<(String, u64)> {
+        None
+    }
+    fn functions(&self, _: u64, _: u64) -> Vec<u64> {
+        Vec::new()
+    }
+    fn bound(&self, address: u64) -> Option<(String, String)> {
+        let name = match address - BASE {
+            0x10_0000 => "_guard_retpoline_switchtable_jump_rcx",
+            0x10_1000 => "ExAllocatePool2",
+            _ => return None,
+        };
+        Some(("ntoskrnl.exe".to_owned(), name.to_owned()))
+    }
+}
+
+/// The loader of a live kernel makes `jmp rcx` a direct jump to a thunk.
+#[test]
+fn a_switch_behind_a_retpoline_resolves() {
+    let mut text = switch(7);
+    let jump = text.len() - 3;
+    text.truncate(jump);
+    text.push(0xe9);
+    text.extend_from_slice(&(0x10_0000i32 - (0x1000 + jump as i32 + 5)).to_le_bytes());
+    text.push(0xc3);
+    // The branch over the table goes three bytes further.
+    text[7] += 3;
+    let table: Vec<u8> = (0..8).flat_map(|_| (-0x1000i32 + jump as i32 + 5).to_le_bytes()).collect();
+    let parts = [
+        Part(".text", 0x1000, text.len() as u32, CODE, &text),
+        Part(".rdata", 0x2000, 0x100, CONSTANT, &table),
+    ];
+    let image = open_bytes("retpoline", build(0x3000, &parts, &[])).unwrap().with_names(Box::new(Kernel));
+    let found = listing(&image, BASE + 0x1000, &Structural, &Halt::unbounded());
+    assert_eq!(found.tables.len(), 1, "{:?} {:?}", found.unresolved, found.external_edges);
+    assert!(found.external_edges.is_empty());
+    let blocks = Blocks::of(&found);
+    assert!(
+        blocks
+            .blocks
+            .iter()
+            .any(|block| block.successors.iter().any(|(_, e)| matches!(e, code_flow::Edge::Table(0))))
+    );
+}
+
 #[test]
 fn a_routine_without_end_is_capped() {
     let text = vec![0x90; 0x2_0000];
@@ -212,7 +261,7 @@ struct Holes(AtBase, Vec<u32>);
 
 impl PageSource for Holes {
     fn read_page(&self, rva: u32, buffer: &mut [u8]) -> PageRead {
-        let gone = self.1.iter().any(|page| rva / 0x1000 == *page);
+        let gone = self.1.contains(&(rva / 0x1000));
         let read = if gone { 0 } else { self.0.read_rva(rva, buffer) };
         PageRead { read, origin: Origin::Target }
     }

@@ -114,7 +114,7 @@ pub(crate) fn of_arm64(word: u32) -> Option<Privilege> {
         0 if crn == 4 && bits(4, 0) == 31 => pstate(op1, op2),
         1 if op1 != 3 => Some(match crn {
             7 if crm == 8 => Privilege::Other, // at: address translation
-            7 | 8 | 9 => Privilege::CacheOrTlb,
+            7..=9 => Privilege::CacheOrTlb,
             _ => Privilege::Other,
         }),
         2 | 3 if op1 != 3 => Some(match (op0, crn) {

@@ -61,19 +61,15 @@ pub(crate) fn module_named(job: &Job<'_>, name: &str) -> Result<Module, ToolErro
     .because("not_found"))
 }
 
-/// The module a tool is about: the one named, or the only one of an image session.
+/// The module a tool is about: the one named, or the only one there is.
 pub(crate) fn module(job: &Job<'_>, name: Option<&str>) -> Result<Module, ToolError> {
-    match name {
-        Some(name) => module_named(job, name),
-        None if job.target.facts().kind == TargetKind::Image => {
-            let modules = job.target.modules()?;
-            modules
-                .first()
-                .cloned()
-                .ok_or_else(|| ToolError::new(Category::Debugger, "the session has no image"))
-        }
-        None => Err(ToolError::invalid("name the module; only a session on an image file has just one")),
-    }
+    let Some(name) = name else {
+        return match job.target.modules()?.as_ref() {
+            [only] => Ok(only.clone()),
+            _ => Err(ToolError::invalid("name the module; only a session on an image file has just one")),
+        };
+    };
+    module_named(job, name)
 }
 
 /// The module that holds `address`.

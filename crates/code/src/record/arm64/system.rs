@@ -78,7 +78,7 @@ fn system(out: &mut Decoded, word: Word) {
 }
 
 fn is_flags(word: Word) -> bool {
-    word.bits(20, 5) == 0b11_011_0100_0010_000
+    word.bits(20, 5) == 0b1101_1010_0001_0000
 }
 
 fn hint(out: &mut Decoded, word: Word) {
