@@ -126,12 +126,7 @@ fn row(
         return format!("{range}   {:<8} {}", module.name, module.image_path);
     }
     if options.timestamps {
-        return format!(
-            "{range}   {:<8} {:<16} {}",
-            module.name,
-            module.image_name,
-            timestamp(run, module.timestamp)
-        );
+        return format!("{range}   {:<8} {:<16} {}", module.name, module.image_name, timestamp(run, module));
     }
     let flag = if status.unmatched { 'M' } else { ' ' };
     let file = match (&status.file, status.state) {
@@ -142,15 +137,23 @@ fn row(
     format!("{range}   {:<8} {flag} {:<23}{file}", module.name, state_words(status))
 }
 
-/// A time stamp as WinDbg writes it. One later than the dump (or than now, without a dump) is a hash.
-fn timestamp(run: &Run<'_>, seconds: u32) -> String {
+/// A module's time stamp as WinDbg writes it. It is a hash when the image says so, and where that
+/// cannot be read, when it is later than the dump (or than now, without a dump).
+fn timestamp(run: &Run<'_>, module: &Module) -> String {
+    let image = pe::MappedImage::new(run.target, module.base);
+    let says = pe::Pe::parse(&image).ok().and_then(|header| header.is_reproducible(&image));
+    stamp(run, module.timestamp, says)
+}
+
+fn stamp(run: &Run<'_>, seconds: u32, is_hash: Option<bool>) -> String {
     let dumped = run.target.facts().dump.as_ref().and_then(|dump| dump.time.clone());
     let now = || {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
         target::value::rfc3339(i64::try_from(since.as_secs()).ok()?, 0)
     };
     let stamped = target::value::rfc3339(i64::from(seconds), 0);
-    if dumped.or_else(now).is_some_and(|latest| stamped.is_some_and(|stamped| stamped > latest)) {
+    let later = || dumped.or_else(now).is_some_and(|latest| stamped.is_some_and(|stamped| stamped > latest));
+    if is_hash.unwrap_or_else(later) {
         return format!("{seconds:08X} (This is a reproducible build file hash, not a timestamp)");
     }
     match calendar::from_unix(i64::from(seconds)) {
@@ -165,7 +168,7 @@ fn details(run: &mut Run<'_>, module: &Module, status: &SymbolStatus) {
     }
     run.say(format!("    Image path: {}", module.image_path));
     run.say(format!("    Image name: {}", module.image_name));
-    run.say(format!("    Timestamp:        {}", timestamp(run, module.timestamp)));
+    run.say(format!("    Timestamp:        {}", timestamp(run, module)));
     run.say(format!("    CheckSum:         {:08X}", module.checksum));
     run.say(format!("    ImageSize:        {:08X}", module.size));
     if let Some([a, b, c, d]) = module.file_version {
@@ -189,7 +192,11 @@ fn unloaded(run: &mut Run<'_>, notation: Notation, options: &Options) -> Result<
         // Not every target records them; the loaded ones are the answer.
         Err(_) => return Ok(()),
     };
-    let named = |name: &str| options.pattern.as_deref().is_none_or(|p| glob(p, name));
+    // A loaded module has a name besides its file's; an unloaded one is looked for by both.
+    let named = |file: &str| {
+        let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
+        options.pattern.as_deref().is_none_or(|p| glob(p, file) || glob(p, stem))
+    };
     let shown: Vec<_> = list.iter().filter(|m| named(&m.image_name)).collect();
     if shown.is_empty() {
         return Ok(());
@@ -206,7 +213,7 @@ fn unloaded(run: &mut Run<'_>, notation: Notation, options: &Options) -> Result<
             module.image_name
         ));
         if options.verbose {
-            run.say(format!("    Timestamp: {}", timestamp(run, module.timestamp)));
+            run.say(format!("    Timestamp: {}", stamp(run, module.timestamp, None)));
             run.say(format!("    Checksum:  {:08X}", module.checksum));
             run.say(format!("    ImageSize:  {:08X}", module.size));
         }

@@ -1,4 +1,4 @@
-//! The debug directory: CodeView records.
+//! The debug directory: CodeView records, and the mark of a reproducible build.
 
 use target::{Guid, PdbIdentity};
 
@@ -7,13 +7,27 @@ use crate::headers::{DirectoryIndex, Pe};
 use crate::source::{ImageSource, ImageSourceExt};
 
 const IMAGE_DEBUG_TYPE_CODEVIEW: u32 = 2;
+/// Of an image whose `TimeDateStamp` is a hash (`link /Brepro`).
+const IMAGE_DEBUG_TYPE_REPRO: u32 = 16;
 const MAX_ENTRIES: usize = 64;
 const MAX_PATH: usize = 1024;
 
-pub(crate) fn pdb_identity(pe: &Pe, source: &dyn ImageSource) -> Option<PdbIdentity> {
+/// The entries of the directory, as far as they can be read; `None` without a directory.
+fn entries(pe: &Pe, source: &dyn ImageSource) -> Option<Vec<u8>> {
     let (rva, size) = pe.directory(DirectoryIndex::Debug)?;
-    let bytes = source.prefix(rva, (size as usize).min(MAX_ENTRIES * 28));
-    bytes
+    Some(source.prefix(rva, (size as usize).min(MAX_ENTRIES * 28)))
+}
+
+/// `None` when the directory cannot be read, which of a dump is common.
+pub(crate) fn is_reproducible(pe: &Pe, source: &dyn ImageSource) -> Option<bool> {
+    let Some(bytes) = entries(pe, source) else { return Some(false) };
+    let mut all = bytes.chunks_exact(28).peekable();
+    all.peek()?;
+    Some(all.any(|entry| le32(entry, 12) == IMAGE_DEBUG_TYPE_REPRO))
+}
+
+pub(crate) fn pdb_identity(pe: &Pe, source: &dyn ImageSource) -> Option<PdbIdentity> {
+    entries(pe, source)?
         .chunks_exact(28)
         .filter(|entry| le32(entry, 12) == IMAGE_DEBUG_TYPE_CODEVIEW)
         .find_map(|entry| codeview(&source.prefix(le32(entry, 20), record_size(le32(entry, 16)))))

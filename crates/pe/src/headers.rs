@@ -207,6 +207,13 @@ impl Pe {
     pub fn pdb(&self, source: &dyn ImageSource) -> Option<PdbIdentity> {
         crate::debug::pdb_identity(self, source)
     }
+
+    /// Whether the time stamp is a hash of a reproducible build, by its debug entry of type REPRO.
+    /// `None`: the debug directory is not there to be read.
+    #[must_use]
+    pub fn is_reproducible(&self, source: &dyn ImageSource) -> Option<bool> {
+        crate::debug::is_reproducible(self, source)
+    }
 }
 
 fn sections(source: &dyn ImageSource, table: u32, count: u16) -> Vec<Section> {
