@@ -365,13 +365,13 @@ impl Analysis<'_, '_> {
         sites::collect(self, flow, record, via);
         let scanned = scan::scans(self, flow, record, via);
         for (site, why, codes) in &record.unresolved {
-            if !self.told_apart(flow, *site, *codes, first) {
+            if !scanned.guards(flow, *site) && !self.told_apart(flow, *site, *codes, first) {
                 self.found.unresolved.insert(*site, why);
             }
         }
         for branch in record.branches.values() {
             let lost = branch.facts.iter().any(|fact| fact.outcome == Outcome::Lost);
-            let lost = lost && !scanned.contains(&branch.site);
+            let lost = lost && !scanned.branches.contains(&branch.site) && !scanned.guards(flow, branch.site);
             if lost && !self.told_apart(flow, branch.site, branch.codes, first) {
                 self.found.untracked.insert(branch.site);
             }

@@ -21,15 +21,44 @@ const MAX_INSTRUCTIONS: usize = 131_072;
 /// Loops tried in one function.
 const MAX_LOOPS: usize = 8;
 
-/// Runs the loops in which a test of the code is not understood. The branches that are, round by round,
-/// are returned; their sites are added.
-pub(super) fn scans(
-    analysis: &mut Analysis<'_, '_>,
-    flow: &Flow,
-    record: &Record,
-    via: &[u64],
-) -> HashSet<u64> {
-    let mut done = HashSet::new();
+/// Loops that were run.
+#[derive(Default)]
+pub(super) struct Scanned {
+    /// Branches that are understood round by round.
+    pub(super) branches: HashSet<u64>,
+    /// Edges only single, listed codes take: block, and address it goes to.
+    edges: HashSet<(usize, u64)>,
+}
+
+impl Scanned {
+    /// Whether only codes that a loop told apart get to the instruction at `site`.
+    pub(super) fn guards(&self, flow: &Flow, site: u64) -> bool {
+        let (Some(entry), Some(wanted)) = (flow.blocks.entry, flow.blocks.containing(site)) else {
+            return false;
+        };
+        if self.edges.is_empty() {
+            return false;
+        }
+        let mut seen = BTreeSet::new();
+        let mut stack = vec![entry];
+        while let Some(block) = stack.pop() {
+            if block == wanted {
+                return false;
+            }
+            if seen.insert(block) {
+                let successors = flow.blocks.blocks[block].successors.iter();
+                let open = successors
+                    .filter(|(to, _)| !self.edges.contains(&(block, flow.blocks.blocks[*to].start)));
+                stack.extend(open.map(|(to, _)| *to));
+            }
+        }
+        true
+    }
+}
+
+/// Runs the loops in which a test of the code is not understood; what they tell apart becomes sites.
+pub(super) fn scans(analysis: &mut Analysis<'_, '_>, flow: &Flow, record: &Record, via: &[u64]) -> Scanned {
+    let mut done = Scanned::default();
     let lost: BTreeMap<usize, u64> = record
         .branches
         .iter()
@@ -42,18 +71,19 @@ pub(super) fn scans(
     let mut tried = 0;
     for (header, body) in loops(flow) {
         let inside: Vec<u64> = lost.iter().filter(|(b, _)| body.contains(b)).map(|(_, site)| *site).collect();
-        if inside.is_empty() || inside.iter().all(|site| done.contains(site)) || tried >= MAX_LOOPS {
+        if inside.is_empty() || inside.iter().all(|site| done.branches.contains(site)) || tried >= MAX_LOOPS {
             continue;
         }
         tried += 1;
         let Some(rounds) = unroll(analysis, flow, header, &body) else { continue };
         for found in rounds.found {
+            done.edges.insert((found.block, found.lands));
             add(analysis, flow, via, found);
         }
         if let Some((landing, values, state)) = rounds.rest {
             rest(analysis, flow, via.len(), landing, values, state);
         }
-        done.extend(inside);
+        done.branches.extend(inside);
     }
     done
 }
@@ -88,6 +118,7 @@ fn loops(flow: &Flow) -> Vec<(usize, BTreeSet<usize>)> {
 
 /// An edge of one round that exactly one code takes.
 struct Match {
+    block: usize,
     at: u64,
     lands: u64,
     values: Set,
@@ -107,7 +138,14 @@ struct Round {
 }
 
 impl Visitor for Round {
-    fn branch(&mut self, pass: &mut Pass<'_>, _: &Decoded, _: usize, split: &Split, landings: (u64, u64)) {
+    fn branch(
+        &mut self,
+        pass: &mut Pass<'_>,
+        _: &Decoded,
+        block: usize,
+        split: &Split,
+        landings: (u64, u64),
+    ) {
         for fact in &split.facts {
             match &fact.outcome {
                 Outcome::Lost => self.lost = true,
@@ -120,7 +158,7 @@ impl Visitor for Round {
                         && values != fact.before.get(Variable::CODE)
                         && let Some(state) = state
                     {
-                        self.found.push(Match { at: fact.at, lands, values, state: state.clone() });
+                        self.found.push(Match { block, at: fact.at, lands, values, state: state.clone() });
                     }
                 }
                 _ => {}
