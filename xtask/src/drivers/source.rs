@@ -257,3 +257,40 @@ pub(crate) fn all(ids: &[String]) -> Result<Vec<Source>> {
 pub(crate) fn folder() -> PathBuf {
     root().join("fixtures/drivers")
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_every_code_it_fits() {
+        let codes = masked(0xffff_3ffc, 0x22_2000);
+        assert_eq!(codes.len(), 16);
+        assert!(codes.iter().all(|code| code & 0xffff_3ffc == 0x22_2000));
+        assert_eq!(masked(u32::MAX, 5), [5]);
+    }
+
+    #[test]
+    fn every_source_says_what_its_oracle_needs() {
+        let sources = all(&[]).unwrap();
+        assert!(sources.len() > 30, "{}", sources.len());
+        for source in &sources {
+            let row = &source.row;
+            let knows = !row.accepted.is_empty() && row.default != 0;
+            assert!(source.oracle == Oracle::None || knows, "{}", source.path.display());
+        }
+        let sizes = sources.iter().find(|source| source.id == "d07").unwrap();
+        assert_eq!(sizes.row.refused, BTreeMap::from([(0x22_2008, 0xc000_0022)]));
+        assert!(sizes.wine && sizes.lengths.len() == 4);
+        assert!(all(&["d99".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn comments_speak_until_the_code_begins() {
+        assert_eq!(directive("// codes: 0x1 0x2"), Some(Some(("codes", vec!["0x1", "0x2"]))));
+        assert_eq!(directive("# x86_only: 0x1"), Some(Some(("x86_only", vec!["0x1"]))));
+        assert_eq!(directive("// D01: prose"), Some(None));
+        assert_eq!(directive("int x;"), None);
+    }
+}

@@ -296,3 +296,78 @@ pub(crate) fn program(root: &Path) -> Result<PathBuf> {
         .find(|path| path.is_file())
         .context("no windbg-mcp in target: cargo build --release --bin windbg-mcp")
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn source(id: &str) -> Source {
+        source::all(&[id.to_owned()]).unwrap().remove(0)
+    }
+
+    fn mapped(source: &Source) -> Mapped {
+        Mapped {
+            accepted: source.row.accepted.clone(),
+            refused: source.row.refused.iter().map(|(&code, &status)| (code, Some(status))).collect(),
+            complete: true,
+            code_proved: true,
+            code_count: source.row.accepted.len() as u64,
+            ..Mapped::default()
+        }
+    }
+
+    fn verdict(source: &Source, mapped: &Mapped) -> Option<String> {
+        let variant = Variant::X64GccO2;
+        against_map(&Cell { source, variant, image: PathBuf::new(), wine: false }, mapped, None)
+    }
+
+    #[test]
+    fn a_wrong_a_missing_and_an_unproved_code_fail_a_row() {
+        let source = source("d02");
+        let good = mapped(&source);
+        assert_eq!(verdict(&source, &good), None);
+        let mut wrong = good.clone();
+        wrong.accepted.insert(0x22_2013);
+        assert!(verdict(&source, &wrong).unwrap().contains("wrong codes 0x00222013"));
+        let mut missing = good.clone();
+        missing.accepted.pop_first();
+        assert!(verdict(&source, &missing).unwrap().contains("missing codes 0x00222003"));
+        let unproved = Mapped { unproved: [1].into(), ..good.clone() };
+        assert!(verdict(&source, &unproved).unwrap().contains("unproved"));
+        let incomplete = Mapped { complete: false, ..good };
+        assert!(verdict(&source, &incomplete).is_some());
+    }
+
+    #[test]
+    fn an_incomplete_loop_may_miss_codes_but_invents_none() {
+        let source = source("d06b");
+        let none = Mapped { accepted: BTreeSet::new(), complete: false, ..mapped(&source) };
+        assert_eq!(verdict(&source, &none), None);
+        let invented = Mapped { accepted: [7].into(), ..none };
+        assert!(verdict(&source, &invented).is_some());
+    }
+
+    #[test]
+    fn a_refused_code_and_a_dead_host_are_told_apart() {
+        let source = source("d07");
+        let mut swept = Swept { default: 0xc000_0010, ..Swept::default() };
+        swept.statuses =
+            [(0x22_2000, vec![0xc000_000d, 0]), (0x22_2004, vec![0]), (0x22_2008, vec![0xc000_0022])].into();
+        assert_eq!(against_row(&source, &swept), None);
+        swept.statuses.insert(0x22_2008, vec![0]);
+        assert!(against_row(&source, &swept).is_some());
+        assert!(against_wine(&source, &BTreeMap::from([(0x22_2000, 0)])).is_some());
+    }
+
+    #[test]
+    fn faults_that_were_not_planted_fail_everywhere() {
+        let planted = [("double_fetch".to_owned(), Some(1)), ("unguarded_device".to_owned(), None)];
+        assert_eq!(hazards::against(&planted, &planted, true), None);
+        assert!(hazards::against(&planted, &planted[..1], true).is_some());
+        assert_eq!(hazards::against(&planted, &planted[..1], false), None);
+        assert!(hazards::against(&[], &planted, false).is_some());
+        let twice = [planted[0].clone(), planted[0].clone(), planted[1].clone()];
+        assert!(hazards::against(&planted, &twice, true).is_some());
+    }
+}
