@@ -275,6 +275,40 @@ fn modules_are_filtered_shared_out_and_fenced() {
     assert_eq!(page["modules"][0]["version"], "1.2.3.4");
 }
 
+/// Spec 10 section 11.5: 200 loaded, 50 unloaded, limit 227.
+#[test]
+fn the_modules_budget_gives_what_one_half_leaves_to_the_other() {
+    let mut target = ScriptedTarget::new(Machine::X64);
+    for index in 0..200_u64 {
+        target = target.with_module(&format!("mod{index}"), 0x10_0000 * (index + 1), 0x1000);
+    }
+    for index in 0..50_u64 {
+        target = target.with_unloaded(UnloadedModule {
+            image_name: format!("old{index}.sys"),
+            base: 0x9000_0000 + index * 0x1000,
+            size: 0x1000,
+            timestamp: 0,
+            checksum: 0,
+        });
+    }
+    let page = run(&target, "modules", json!({ "limit": 227 }));
+    let rows = |half: &str| page[half].as_array().unwrap().len();
+    assert_eq!((rows("modules"), rows("unloaded")), (177, 50));
+    assert!(text("modules", &page).contains("limit 250 returns all"), "{}", text("modules", &page));
+}
+
+/// A frame in no module has no module and no flag; one whose module could not be looked up has the flag.
+#[test]
+fn a_frame_in_no_module_and_one_whose_look_up_failed() {
+    let mut failed = frame(2, false);
+    failed.attribution = Attribution::LookupFailed;
+    let target = program().with_frames(vec![frame(1, false), failed]);
+    let answer = run(&target, "backtrace", json!({}));
+    let (none, unknown) = (&answer["frames"][0], &answer["frames"][1]);
+    assert!(none.get("module").is_none() && none.get("attribution_failed").is_none(), "{none}");
+    assert!(unknown.get("module").is_none() && unknown["attribution_failed"] == true, "{unknown}");
+}
+
 #[test]
 fn a_kernel_has_processors_for_threads() {
     let mut target =
