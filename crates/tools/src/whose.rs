@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use target::{Context, ContextOf, Target, View};
+use target::{Context, ContextOf, Target, TargetKind, View};
 
 use crate::error::{Category, ToolError};
 
@@ -25,6 +25,19 @@ pub(crate) struct Owned {
     pub(crate) thread: Option<u32>,
     /// Only on kernel targets.
     pub(crate) processor: Option<u32>,
+}
+
+/// Refuses on an image file, which has no thread to ask about.
+pub(crate) fn has_threads(target: &dyn Target) -> Result<(), ToolError> {
+    if target.facts().kind != TargetKind::Image {
+        return Ok(());
+    }
+    Err(ToolError::new(
+        Category::Unsupported,
+        "this session is on an image file, which has no threads, registers or stacks; a dump or a live process has",
+    )
+    .because("wrong_target_kind")
+    .then(&["disassemble", "modules"]))
 }
 
 /// The context of `thread` (a processor number on a kernel target), the selected one when `None`.

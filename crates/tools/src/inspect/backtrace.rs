@@ -85,10 +85,15 @@ impl Tool for Backtrace {
     const NAME: &'static str = "backtrace";
     const TITLE: &'static str = "Backtrace";
     const HINTS: Hints = Hints::READ;
-    const PROSE: &'static [Fragment] = &[Fragment::Fixed(
-        "Call stack of the current thread (of a crash: at the fault), or of another, innermost first. Each \
-         frame says how it was `found`; `scan` is a guess, not a walk.",
-    )];
+    const PROSE: &'static [Fragment] = &[
+        Fragment::Fixed(
+            "Call stack of the current thread (of a process crash: at the fault), or of another, innermost \
+             first. Each frame says how it was `found`; `scan` is a guess, not a walk. Of a kernel dump it \
+             starts at the stop, in KeBugCheckEx.",
+        ),
+        Fragment::If { needs: &["crash_triage"], text: "From the fault: crash_triage." },
+        Fragment::If { needs: &["execute"], text: "Or `execute` with `.ecxr;k`." },
+    ];
     type Params = Params;
     type Output = Output;
 
@@ -113,6 +118,7 @@ impl Tool for Backtrace {
 impl WorkerTool for Backtrace {
     fn run(job: &mut Job<'_>, params: Params) -> Result<Output, ToolError> {
         let limit = params.frames.unwrap_or(32) as usize;
+        whose::has_threads(job.target)?;
         let owned = whose::context(job.target, params.thread, params.view)?;
         let mut out = Output {
             frames: Vec::new(),

@@ -54,10 +54,15 @@ impl Tool for CurrentLocation {
     const NAME: &'static str = "current_location";
     const TITLE: &'static str = "Current location";
     const HINTS: Hints = Hints::READ;
-    const PROSE: &'static [Fragment] = &[Fragment::Fixed(
-        "Where execution stands: address, symbol, thread, and a coordinate (module identity + rva) that \
-         names the same place in another session of the same build.",
-    )];
+    const PROSE: &'static [Fragment] = &[
+        Fragment::Fixed(
+            "Where execution stands: address, symbol, thread, and a coordinate (module identity + rva) that \
+             names the same place in another session of the same build. Of a kernel dump: the stop, in \
+             KeBugCheckEx, not the fault.",
+        ),
+        Fragment::If { needs: &["crash_triage"], text: "The fault: crash_triage." },
+        Fragment::If { needs: &["execute"], text: "Or `execute` with `.ecxr`." },
+    ];
     type Params = Params;
     type Output = Output;
 
@@ -89,6 +94,7 @@ impl Tool for CurrentLocation {
 impl WorkerTool for CurrentLocation {
     fn run(job: &mut Job<'_>, _: Params) -> Result<Output, ToolError> {
         let target = job.target;
+        whose::has_threads(target)?;
         let owned = whose::context(target, None, None)?;
         let mut out = Output {
             location_state: LocationState::ContextUnavailable,

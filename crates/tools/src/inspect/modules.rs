@@ -212,7 +212,7 @@ impl Tool for Modules {
                     [
                         row.start.to_string(),
                         row.end.to_string(),
-                        format!("{:08x}", row.timestamp),
+                        if row.timestamp == 0 { "-".to_owned() } else { format!("{:08x}", row.timestamp) },
                         row.image_name.clone(),
                     ]
                 })

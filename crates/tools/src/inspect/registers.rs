@@ -198,10 +198,15 @@ impl Tool for Registers {
     const NAME: &'static str = "registers";
     const TITLE: &'static str = "Registers";
     const HINTS: Hints = Hints::READ;
-    const PROSE: &'static [Fragment] = &[Fragment::Fixed(
-        "Registers of the current thread (of a crash: at the fault), or of another thread or processor. \
-         A register the dump does not hold is `unavailable`, not zero.",
-    )];
+    const PROSE: &'static [Fragment] = &[
+        Fragment::Fixed(
+            "Registers of the current thread (of a process crash: at the fault), or of another thread or \
+             processor. A register the dump does not hold is `unavailable`, not zero. Of a kernel dump they are \
+             the processor's at the stop, in KeBugCheckEx.",
+        ),
+        Fragment::If { needs: &["crash_triage"], text: "The fault itself: crash_triage." },
+        Fragment::If { needs: &["execute"], text: "`execute` with `.ecxr` shows the fault's." },
+    ];
     type Params = Params;
     type Output = Output;
 
@@ -242,6 +247,7 @@ impl Tool for Registers {
 
 impl WorkerTool for Registers {
     fn run(job: &mut Job<'_>, params: Params) -> Result<Output, ToolError> {
+        whose::has_threads(job.target)?;
         let owned = whose::context(job.target, params.thread, params.view)?;
         let all_registers = params.all.unwrap_or(false);
         let mut out = Output {

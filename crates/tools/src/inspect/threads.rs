@@ -11,6 +11,7 @@ use crate::routing::SessionId;
 use crate::surface::Surface;
 use crate::table::{cell, fenced};
 use crate::tool::{Hints, Job, Tool, WorkerTool};
+use crate::whose;
 
 pub(crate) struct Threads;
 
@@ -143,6 +144,7 @@ impl Tool for Threads {
 
 impl WorkerTool for Threads {
     fn run(job: &mut Job<'_>, params: Params) -> Result<Output, ToolError> {
+        whose::has_threads(job.target)?;
         let limit = params.limit.unwrap_or(64) as usize;
         let kernel = job.target.facts().kind.is_kernel();
         let all = job.target.threads()?;
