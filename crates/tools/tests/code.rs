@@ -154,3 +154,27 @@ fn shared_drivers_are_read_whole() {
         println!("{} {}", sink["name"], sink["call_site_count"]);
     }
 }
+
+/// A driver in a kernel dump: its pages from the dump, the rest from the file beside it; without the
+/// file what is missing is unknown, never absent.
+#[test]
+fn a_driver_in_a_kernel_dump() {
+    let ask = json!({ "module": "faultdrv", "sections": ["sinks", "privileged", "mitigations"] });
+    let with_file = image(&test_data::fixture("kernel.dmp"));
+    let (data, text) = call(&*with_file, "driver_hazards", ask.clone()).unwrap();
+    println!("{text}");
+    assert!(["image_file", "mixed", "target"].contains(&data["images"][0]["bytes_from"].as_str().unwrap()));
+    assert_eq!(data["coverage"]["unreadable_bytes"], 0, "{text}");
+
+    let alone = tempfile::tempdir().unwrap();
+    let copy = alone.path().join("kernel.dmp");
+    std::fs::copy(test_data::fixture("kernel.dmp"), &copy).unwrap();
+    match call(&*image(&copy), "driver_hazards", ask) {
+        Ok((data, text)) => {
+            let unread = data["coverage"]["unreadable_bytes"].as_u64().unwrap();
+            assert_eq!(data["complete"], unread == 0, "{text}");
+            println!("{text}");
+        }
+        Err(error) => assert_eq!(error.reason.as_deref(), Some("unreadable"), "{error}"),
+    }
+}

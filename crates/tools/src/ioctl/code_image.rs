@@ -116,7 +116,15 @@ pub(crate) fn located(
 pub(crate) fn caveat(coverage: &Coverage) -> String {
     let mut parts = Vec::new();
     if coverage.unreadable_bytes > 0 {
-        parts.push(format!("{} bytes of code could not be read", coverage.unreadable_bytes));
+        let mut sections: Vec<&str> = coverage.unreadable.iter().map(|range| range.section.as_str()).collect();
+        sections.dedup();
+        sections.truncate(4);
+        parts.push(format!(
+            "{} bytes of code could not be read ({}): discarded, paged out or not in the dump; an image file \
+             on the symbol or image path fills them",
+            coverage.unreadable_bytes,
+            sections.join(", ")
+        ));
     }
     if let Some(stopped) = coverage.stopped {
         parts.push(match stopped {
