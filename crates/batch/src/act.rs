@@ -36,6 +36,8 @@ pub(crate) struct Acted {
     pub(crate) bytes: Option<Vec<u8>>,
     /// Characters of output that were not made.
     pub(crate) beyond: usize,
+    /// It was refused before anything could change.
+    pub(crate) untouched: bool,
     /// It succeeded in part: a read that met a hole.
     pub(crate) partial: bool,
 }
@@ -77,9 +79,9 @@ fn perform(
     let command = step.command.as_deref().unwrap_or_default();
     let address = step.address.as_deref().unwrap_or_default();
     match step.op {
-        Op::Command => stopped(subject.command(command, within), within),
-        Op::Resume => stopped(subject.resume(command, wait), wait),
-        Op::RunTo => done(subject.run_to(address, wait), wait),
+        Op::Command => stopped(refusable(subject.command(command, within), command), within),
+        Op::Resume => stopped(refusable(subject.resume(command, wait), command), wait),
+        Op::RunTo => done(refusable(subject.run_to(address, wait), address), wait),
         Op::Eval => match subject.eval(step.expr.as_deref().unwrap_or_default(), within) {
             Ok(value) => Acted { value: Some(value), ..Acted::default() },
             Err(failure) => failed(failure),
@@ -93,12 +95,25 @@ fn perform(
     }
 }
 
+/// A single command that was refused by kind or by its arguments did nothing; of several, the first
+/// may have run.
+fn refusable(result: Result<Done, Failure>, text: &str) -> Result<Done, Failure> {
+    result.map_err(|failure| {
+        let refused = matches!(failure.category, "unsupported" | "invalid_argument");
+        let single = !text.contains([';', '\n', '\r', '{', '"', '<']);
+        let untouched = failure.untouched || (refused && single && failure.done == Done::default());
+        Failure { untouched, ..failure }
+    })
+}
+
 fn failed(failure: Failure) -> Acted {
+    let untouched = failure.untouched;
     let prefix = match failure.category {
         "" | "debugger" => String::new(),
         category => format!("{category}: "),
     };
-    Acted { failure: Some(format!("{prefix}{}", failure.message)), done: failure.done, ..Acted::default() }
+    let message = format!("{prefix}{}", failure.message);
+    Acted { failure: Some(message), done: failure.done, untouched, ..Acted::default() }
 }
 
 fn done(result: Result<Done, Failure>, within: Duration) -> Acted {
@@ -183,7 +198,9 @@ impl Write<'_> {
 
     fn write(&self, subject: &mut dyn Subject, bytes: &str, owed: &mut Vec<Owed>) -> Result<String, Failure> {
         let bytes = hex(bytes).map_err(|why| Failure::new("invalid_argument", format!("bytes {why}")))?;
-        let at = subject.eval(self.address, self.within)?;
+        let at = subject
+            .eval(self.address, self.within)
+            .map_err(|failure| Failure { untouched: true, ..failure })?;
         let old = subject.read(at, bytes.len(), self.within);
         let old = match old {
             Ok(old) if old.len() == bytes.len() => old,
@@ -216,8 +233,7 @@ fn unreadable(at: u64, size: usize, why: &str) -> Failure {
 }
 
 /// What reads like a complaint of the engine although the command succeeded (measured).
-const COMPLAINTS: [&str; 7] = [
-    "????????",
+const COMPLAINTS: [&str; 6] = [
     "could not be resolved, adding deferred",
     "Couldn't resolve error",
     "Memory access error",
@@ -226,9 +242,16 @@ const COMPLAINTS: [&str; 7] = [
     "*** ERROR",
 ];
 
-/// Whether a success reads like a failure.
-pub(crate) fn suspect(acted: &Acted) -> bool {
-    acted.partial || COMPLAINTS.iter().any(|complaint| acted.done.output.contains(complaint))
+/// What a dump of memory shows where none can be read; `r` previews an operand with it.
+const UNREADABLE: &str = "????????";
+
+/// Whether a success of the command `text` reads like a failure.
+pub(crate) fn suspect(acted: &Acted, text: &str) -> bool {
+    let output = &acted.done.output;
+    let dumps = || text.split([';', '{', '"']).any(|part| part.trim_start().starts_with(['d', 'D']));
+    acted.partial
+        || COMPLAINTS.iter().any(|complaint| output.contains(complaint))
+        || (output.contains(UNREADABLE) && dumps())
 }
 
 /// The word of a verdict, as checks compare it.

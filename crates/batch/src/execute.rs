@@ -199,7 +199,7 @@ impl Running<'_> {
         row.changes = filled.changes();
         self.subject.progress(&format!("{what} {position}: {}", row.label));
         let acted = act(self.subject, &filled, position, deadline, &mut self.owed);
-        tell(&mut row, &acted);
+        tell(&mut row, &acted, filled.raw().unwrap_or_default());
         let after = self.compare(&filled, &mut row, &format!("{what} {position}"));
         if matches!(after, Holding::Same) && row.result == StepResult::Ok {
             match checked(self.subject, &filled, &acted, deadline) {
@@ -312,7 +312,10 @@ pub(crate) fn skipped(step: &Step, position: usize, why: String) -> Row {
     Row { result: StepResult::Skipped, detail: Some(why), ..fresh(step, position) }
 }
 
-fn tell(row: &mut Row, acted: &Acted) {
+fn tell(row: &mut Row, acted: &Acted, command: &str) {
+    if acted.untouched {
+        row.changes.clear();
+    }
     row.value = acted.value.map(Address);
     row.bytes_read = acted.bytes.as_ref().map(Vec::len);
     row.verdict = acted.done.verdict;
@@ -321,6 +324,6 @@ fn tell(row: &mut Row, acted: &Acted) {
     row.cut_short = acted.done.cut_short;
     match &acted.failure {
         Some(why) => row.failed(why.clone()),
-        None => row.suspect_output = suspect(acted),
+        None => row.suspect_output = suspect(acted, command),
     }
 }

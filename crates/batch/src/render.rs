@@ -32,12 +32,38 @@ fn mutations(report: &Report) -> String {
     }
 }
 
+/// What of the cleanup did not go well, and what that leaves.
+fn undone(report: &Report, changed: bool) -> String {
+    let word = |result| match result {
+        StepResult::Ok => None,
+        StepResult::Failed => Some("failed"),
+        StepResult::Unmet => Some("came out otherwise than expected"),
+        StepResult::Skipped => Some("did not run"),
+    };
+    let always = report
+        .always
+        .iter()
+        .filter_map(|row| word(row.result).map(|word| format!("always step {} {word}", row.position)));
+    let restores = report
+        .restores
+        .iter()
+        .filter(|row| row.result != StepResult::Ok)
+        .map(|row| format!("step {}'s bytes were not put back", row.step));
+    let parts: Vec<String> = always.chain(restores).collect();
+    let left = if changed { "look at the rows below before going on" } else { "nothing had been changed" };
+    format!("INCOMPLETE: {}; {left}", parts.join(", "))
+}
+
 fn rollback(report: &Report) -> String {
+    let changed = report.steps.iter().chain(&report.always).any(|row| !row.changes.is_empty());
     let word = match report.rollback {
-        Rollback::NotSupplied => "none was needed or given",
-        Rollback::Complete => "complete",
-        Rollback::Incomplete => "INCOMPLETE: look at the rows below before going on",
-        Rollback::NotAttempted => "NOT ATTEMPTED: the target may hold what the steps changed",
+        Rollback::NotSupplied if changed => {
+            "no cleanup given or due: what the steps changed stays".to_owned()
+        }
+        Rollback::NotSupplied => "nothing to undo".to_owned(),
+        Rollback::Complete => "complete".to_owned(),
+        Rollback::Incomplete => undone(report, changed),
+        Rollback::NotAttempted => "NOT ATTEMPTED: the target may hold what the steps changed".to_owned(),
     };
     let mut text = format!("rollback: {word}\n");
     for row in &report.restores {

@@ -90,7 +90,7 @@ pub struct Row {
     /// Of all but `ok`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Kinds of change it can have made, whether or not it then succeeded.
+    /// Kinds of change it can have made, whether or not it then succeeded; none when it was refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

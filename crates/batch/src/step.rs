@@ -105,7 +105,7 @@ pub struct Check {
     pub text: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expr: Option<String>,
-    /// Expression; hex; or verdict hit, stopped_elsewhere, timeout.
+    /// Expression; all bytes in hex, no spaces; or verdict hit, stopped_elsewhere, timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub equals: Option<String>,
 }
@@ -119,10 +119,10 @@ pub struct Step {
     /// Label in the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// WinDbg text; resume also waits for the stop.
+    /// WinDbg text; resume needs one (g) and waits for the stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Expression.
+    /// Expression; digits alone need 0x or 0n.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// MASM, bare digits hex.

@@ -523,7 +523,7 @@ fn success_that_reads_like_a_failure_is_marked() {
     insta::assert_snapshot!(batch::render(&report), @r"
     BATCH: COMMITTED (0 of 120000 ms)
     can have changed: nothing
-    rollback: none was needed or given
+    rollback: nothing to undo
     session after: stopped at 0x0000000000401000
     steps:
       1. ok: dd 0
@@ -599,4 +599,40 @@ fn a_break_after_the_last_step_was_looked_at_is_this_batchs() {
     let report = batch::run(&batch, batch::Budget::of(None, None).unwrap(), &mut late).unwrap();
     assert_eq!((report.outcome, report.at), (Outcome::Interrupted, Some(1)));
     assert_eq!(late.0.byte(0x1000), 0x11);
+}
+
+#[test]
+fn an_unreadable_operand_that_r_previews_is_no_complaint() {
+    let mut script =
+        Script::default().on("r", vec![Act::Say("mov rax,[rcx] ds:002b:00000000=????????????????")]);
+    let report = run(&mut script, &json!({ "steps": [{ "op": "command", "command": "r" }] }));
+    assert!(!report.steps[0].suspect_output);
+}
+
+#[test]
+fn what_was_refused_changed_nothing() {
+    let mut script = Script::default()
+        .on("g", vec![Act::Refuse("a dump cannot be run")])
+        .on("k; eb 1 2", vec![Act::Refuse("'eb' is not served")]);
+    let refused = |script: &mut Script, steps: serde_json::Value| run(script, &json!({ "steps": steps }));
+    let report = refused(&mut script, json!([{ "op": "resume", "command": "g" }]));
+    assert!(report.steps[0].changes.is_empty(), "{report:?}");
+    assert!(batch::render(&report).contains("rollback: nothing to undo"));
+    // Of several commands the first may have run.
+    let report = refused(&mut script, json!([{ "op": "command", "command": "k; eb 1 2" }]));
+    assert_eq!(report.steps[0].changes, [Change::Memory]);
+}
+
+#[test]
+fn an_unfinished_cleanup_is_named() {
+    let mut script = Script::default().on("bc *", vec![Act::Fail("no")]);
+    let report = run(
+        &mut script,
+        &json!({
+            "steps": [{ "op": "command", "command": "k" }],
+            "always": [{ "op": "command", "command": "bc *" }],
+        }),
+    );
+    let text = batch::render(&report);
+    assert!(text.contains("rollback: INCOMPLETE: always step 1 failed; look at"), "{text}");
 }

@@ -83,8 +83,9 @@ impl Tool for DebugBatch {
     const PROSE: &'static [Fragment] = &[Fragment::Fixed(
         "Patch, arm, resume, check and restore as one operation: steps run in order and stop at the first that \
          fails; then always runs, on every path, even if this call is never answered. Bytes written come back by \
-         themselves unless restore says never. outcome is how the steps ended, rollback whether the cleanup \
-         finished: look at both. Commands can succeed and have done nothing: expect what must hold.",
+         themselves unless restore says never. Look at both outcome (committed, failed, timed_out, \
+         abandoned, interrupted, target_gone, target_replaced, target_uncertain) and rollback (not_supplied, \
+         complete, incomplete, not_attempted). Commands can succeed and have done nothing: expect what must hold.",
     )];
     type Params = Params;
     type Output = Report;
