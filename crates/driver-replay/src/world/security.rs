@@ -185,3 +185,94 @@ impl World {
         exports
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::rc::Rc;
+
+    use pe::FileImage;
+    use target::Code;
+
+    use super::*;
+    use crate::image::PlacedImage;
+    use crate::record::{Device, Phase};
+
+    fn world(build: &str) -> World {
+        let path = test_data::fixture("drivers/bin").join(build).join("d27.sys");
+        let file = FileImage::new(std::fs::read(path).unwrap()).unwrap();
+        let image = PlacedImage::of_file(Rc::new(file), None, "d27.sys").unwrap();
+        World::new(&image, &[]).unwrap()
+    }
+
+    /// As wdmsec.lib does it: an absolute descriptor with an ACL of two entries, set through a handle.
+    #[test]
+    fn an_absolute_descriptor_set_by_handle_is_kept_self_relative() {
+        for build in ["x64-gcc-o2", "x86-gcc", "arm64-clang"] {
+            let mut world = world(build);
+            let device = world.device_object(0x22, 0x100, false, true, 0);
+            let found = Device {
+                name: Some("\\Device\\X".to_owned()),
+                device_type: Code(0x22),
+                characteristics: Code(0x100),
+                exclusive: false,
+                sddl: None,
+                class_guid: None,
+                security_descriptor: None,
+                deleted: false,
+                from: Phase::Entry,
+            };
+            world.add_device_found(device, found);
+            let exports = world.exported_sids();
+            let system = exports + 23 * 8 + 10 * u64::from(world.pointer());
+            let system = world.read_pointer(system);
+            let acl = world.allocate(0x100);
+            world.write(acl, 1, 2);
+            world.write(acl + 2, 2, 0x40);
+            for mask in [0x1f_01ff, 0x12_0089] {
+                assert_eq!(world.add_allowed(acl, mask, system), 0);
+            }
+            assert_eq!(world.add_allowed(acl, 1, system), 0xc000_0099, "no room is left");
+            let descriptor = world.allocate(0x40);
+            world.write(descriptor, 1, 1);
+            world.write(descriptor + 2, 2, DACL_PRESENT);
+            let slot = descriptor + world.either(0x20, 0x10);
+            world.write_pointer(slot, acl);
+            let handle = world.new_handle(device);
+            let object = world.handles[&handle];
+            world.set_descriptor(object, descriptor);
+
+            let kept = world.found.devices[0].1.security_descriptor.clone().unwrap().0;
+            assert_eq!(kept[..4], [1, 0, 4, 0x80], "{build}");
+            assert_eq!(kept[4..20], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 20, 0, 0, 0], "{build}");
+            assert_eq!(kept.len(), 20 + 0x40, "{build}");
+            // Revision, size, two entries; allow SYSTEM.
+            assert_eq!(kept[20..28], [2, 0, 0x40, 0, 2, 0, 0, 0], "{build}");
+            assert_eq!(kept[28..48], [0, 0, 20, 0, 0xff, 1, 0x1f, 0, 1, 1, 0, 0, 0, 0, 0, 5, 18, 0, 0, 0]);
+        }
+    }
+
+    #[test]
+    fn device_names_are_formatted() {
+        let mut world = world("x64-gcc-o2");
+        let text = |world: &mut World, text: &str| {
+            let at = world.new_string(text);
+            world.read_pointer(at + 8)
+        };
+        let format = text(&mut world, "\\Device\\%ws%02u_%#x%%");
+        let name = text(&mut world, "Disk");
+        let buffer = world.allocate(0x100);
+        for (index, value) in [(0, buffer), (1, format), (2, name), (3, 7)] {
+            world.emulator.set_argument(index, emulate::Value::known(value)).unwrap();
+        }
+        // The fifth argument lies on the stack.
+        let stack = world.allocate(0x100);
+        world.emulator.registers.general[emulate::RSP] = emulate::Value::known(stack);
+        world.emulator.set_argument(4, emulate::Value::known(0xab)).unwrap();
+        let Some(Answer::Value(length)) = world.format_call("swprintf") else { panic!() };
+        let mut bytes = vec![0; length as usize * 2];
+        world.emulator.memory.read_bytes(buffer, &mut bytes).unwrap();
+        assert_eq!(super::super::io::text_of(&bytes), "\\Device\\Disk07_ab%");
+    }
+}

@@ -1,0 +1,68 @@
+//! What an image session says of its file, and what it refuses.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use engine_native::{OpenOptions, open};
+use serde_json::{Value, json};
+use target::{Halt, Silent, Target};
+use tools::tool::Run;
+use tools::{Category, Job, ToolError, admit, summary_of};
+
+fn driver(build: &str, id: &str) -> Box<dyn Target> {
+    open(&test_data::fixture(&format!("drivers/bin/{build}/{id}.sys")), &OpenOptions::default()).unwrap()
+}
+
+fn call(target: &dyn Target, tool: &str, args: Value) -> Result<Value, ToolError> {
+    let entry = tools::find(tool).unwrap();
+    let admission = admit(entry, args.as_object().cloned())?;
+    let Run::Worker(run) = entry.run else { panic!("{tool} is no worker tool") };
+    let (mut commands, mut runs) = (command::Session::new(), control::Runs::default());
+    let mut job = Job {
+        target,
+        halt: &Halt::unbounded(),
+        progress: &Silent,
+        commands: &mut commands,
+        runs: &mut runs,
+        kept: &mut tools::Kept::default(),
+    };
+    run(&mut job, admission.args)
+}
+
+#[test]
+fn a_summary_names_the_file() {
+    let summary = summary_of(&*driver("x64-gcc-o2", "d28"));
+    let image = summary.image.unwrap();
+    assert!(image.facts.is_driver);
+    assert_eq!(image.facts.subsystem, "native");
+    assert_eq!(image.facts.framework.as_deref(), Some("kmdf"));
+    assert_eq!(image.facts.sections.len(), 9);
+    assert_eq!(image.facts.sections[5].access, "rw");
+    assert_eq!(image.facts.warnings, Vec::<String>::new());
+    assert!(image.facts.sha256.is_some() && image.facts.authenticode.is_some());
+    let value = serde_json::to_value(&image).unwrap();
+    assert_eq!(value["replay"]["status"], "on_first_use");
+    assert!(summary_of(&*driver("x86-gcc", "d01")).image.unwrap().facts.framework.is_none());
+}
+
+#[test]
+fn there_are_no_threads_to_ask_about() {
+    let target = driver("x64-clang", "d01");
+    for tool in ["registers", "threads", "backtrace", "current_location"] {
+        let error = call(&*target, tool, json!({})).unwrap_err();
+        assert_eq!(error.category, Category::Unsupported, "{tool}");
+        assert!(error.message.contains("image file"), "{tool}: {}", error.message);
+    }
+}
+
+#[test]
+fn zeros_that_the_file_does_not_hold_are_marked() {
+    let target = driver("x64-gcc-o2", "d28");
+    let base = target.modules().unwrap()[0].base;
+    let read = |rva: u64| {
+        call(&*target, "read_memory", json!({ "address": format!("{:#x}", base + rva), "size": 16 })).unwrap()
+    };
+    // .bss has no bytes in the file, .text has all of them.
+    assert_eq!(read(0x6000)["uninitialised"], true);
+    assert_eq!(read(0x6000)["data"], "0".repeat(32));
+    assert!(read(0x1000).get("uninitialised").is_none());
+}
