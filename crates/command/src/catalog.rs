@@ -62,31 +62,34 @@ const BY_WORD: [(&str, Serve); 47] = [
     ("|", system::process_list),
 ];
 
+const WRITES: &str = "it writes memory";
+const RUNS: &str = "a dump does not run";
+
 /// Commands that mean to change something or to leave: what they do instead of what is near.
 const CHANGING: [(&str, &str); 30] = [
-    ("e", "it writes memory"),
-    ("ea", "it writes memory"),
-    ("eb", "it writes memory"),
-    ("ed", "it writes memory"),
-    ("ep", "it writes memory"),
-    ("eq", "it writes memory"),
-    ("eu", "it writes memory"),
-    ("ew", "it writes memory"),
-    ("f", "it writes memory"),
-    ("fp", "it writes memory"),
-    ("m", "it writes memory"),
-    ("a", "it writes code"),
-    ("g", "a dump does not run"),
-    ("gh", "a dump does not run"),
-    ("gn", "a dump does not run"),
-    ("gu", "a dump does not run"),
-    ("p", "a dump does not run"),
-    ("pc", "a dump does not run"),
-    ("t", "a dump does not run"),
-    ("bp", "a dump does not run"),
-    ("bu", "a dump does not run"),
-    ("ba", "a dump does not run"),
-    ("bm", "a dump does not run"),
+    ("e", WRITES),
+    ("ea", WRITES),
+    ("eb", WRITES),
+    ("ed", WRITES),
+    ("ep", WRITES),
+    ("eq", WRITES),
+    ("eu", WRITES),
+    ("ew", WRITES),
+    ("f", WRITES),
+    ("fp", WRITES),
+    ("m", WRITES),
+    ("a", WRITES),
+    ("g", RUNS),
+    ("gh", RUNS),
+    ("gn", RUNS),
+    ("gu", RUNS),
+    ("p", RUNS),
+    ("pc", RUNS),
+    ("t", RUNS),
+    ("bp", RUNS),
+    ("bu", RUNS),
+    ("ba", RUNS),
+    ("bm", RUNS),
     ("q", "a session is ended by its own tool"),
     ("qd", "a session is ended by its own tool"),
     (".detach", "a session is ended by its own tool"),
@@ -170,7 +173,7 @@ fn verb(command: &str) -> &str {
 fn refused(verb: &str, why: &str) -> TargetError {
     TargetError::unsupported(
         "unknown_command",
-        format!("'{verb}' is not served by the native engine: {why}. The dbgeng engine runs every command."),
+        format!("'{verb}' is not served by the native engine: {why}. The dbgeng engine has WinDbg's commands."),
     )
 }
 
@@ -180,7 +183,16 @@ fn unknown(verb: &str, command: &str) -> TargetError {
     }
     let lower = verb.to_ascii_lowercase();
     if let Some((_, why)) = CHANGING.iter().find(|(word, _)| *word == lower) {
-        return refused(verb, why);
+        return match *why {
+            WRITES | RUNS => TargetError::unsupported(
+                "unknown_command",
+                format!(
+                    "'{verb}' is not served here: {why}. No session on a dump takes writes or runs, with either \
+                     engine; a live process does, through the dbgeng engine."
+                ),
+            ),
+            why => refused(verb, why),
+        };
     }
     if let Some((_, near)) = NEAR.iter().find(|(word, _)| *word == lower) {
         return refused(verb, &format!("the nearest served here is {near}"));

@@ -1,6 +1,6 @@
 //! One disassembled line, laid out as `u` does, names in place of addresses.
 
-use target::{Context, Flow, Instruction, Machine, MemoryExt as _, Target, reg};
+use target::{Context, Flow, Instruction, Machine, MemoryExt as _, Target, TargetExt as _, reg};
 
 use crate::notation::{Notation, known_place};
 
@@ -51,9 +51,21 @@ fn with_names(target: &dyn Target, notation: Notation, instruction: &Instruction
         && open < close
         && known_place(target, data).is_some()
     {
-        return format!("{}[{}]{}", &operands[..open], named(data), &operands[close + 1..]);
+        let import = imported(target, instruction, data).map(|name| format!(" {{{name}}}")).unwrap_or_default();
+        return format!("{}[{}]{}{import}", &operands[..open], named(data), &operands[close + 1..]);
     }
     operands.to_owned()
+}
+
+/// The import that a call or jump through the slot at `slot` goes to, unless the slot has a symbol.
+fn imported(target: &dyn Target, instruction: &Instruction, slot: u64) -> Option<String> {
+    let indirect = matches!(instruction.flow, Flow::IndirectCall | Flow::IndirectBranch);
+    let symbol = || target.symbol_at(slot).ok().flatten().is_some_and(|hit| hit.displacement == 0);
+    if !indirect || symbol() {
+        return None;
+    }
+    let module = target.module_at(slot).ok().flatten()?;
+    expression::slot_name(&expression::imports(target, module.base), slot.checked_sub(module.base)?)
 }
 
 /// A line with what `r` prints behind a memory operand, where its registers are known:

@@ -11,7 +11,7 @@ use crate::catalog;
 use crate::line;
 use crate::operand::{word, words};
 use crate::run::{Run, usage};
-use crate::session::{COMMANDS_LIMIT, Session, is_stop, with_output};
+use crate::session::{COMMANDS_LIMIT, Session, before_any, is_stop, with_output};
 
 /// What a line needs that may let the target move.
 pub struct Live<'a> {
@@ -95,7 +95,7 @@ impl Session {
         }
         for command in &commands {
             if find(command).is_none() {
-                catalog::find(command)?;
+                catalog::find(command).map_err(|error| before_any(error, commands.len()))?;
             }
         }
         let mut driving = Driving { live, began: Instant::now(), stop: None };

@@ -25,7 +25,12 @@ pub(crate) fn x(run: &mut Run<'_>, arguments: &str) -> Result<()> {
     let pattern = if pattern.ends_with('!') { format!("{pattern}*") } else { pattern.to_owned() };
     let mut hits = run.target.find_symbols(&pattern, LIMIT, run.halt)?;
     if hits.is_empty() {
-        return Err(TargetError::failed_because("no_symbol", format!("^ Couldn't resolve '{pattern}'")));
+        let why = if pattern.contains(['*', '?']) {
+            String::new()
+        } else {
+            format!("\n({})", expression::why_unresolved(run.target, &pattern))
+        };
+        return Err(TargetError::failed_because("no_symbol", format!("^ Couldn't resolve '{pattern}'{why}")));
     }
     if by_name {
         hits.sort_by(|a, b| a.name.cmp(&b.name));

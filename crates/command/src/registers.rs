@@ -237,7 +237,7 @@ fn assign(run: &mut Run<'_>, name: &str, expression: &str) -> Result<()> {
         }
         _ => Err(TargetError::unsupported(
             "unknown_command",
-            "registers of the target are not written here; only $t0 to $t19 can be set. The dbgeng engine runs every command.",
+            "registers of the target are not written here; only $t0 to $t19 can be set. No session on a dump takes writes, with either engine.",
         )),
     }
 }

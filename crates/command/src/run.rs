@@ -107,7 +107,7 @@ impl<'a> Run<'a> {
         if text == "." {
             return Ok(self.context()?.ip());
         }
-        expression::evaluate(text, &self.scope()).map_err(|e| named(e, text))
+        expression::evaluate(text, &self.scope()).map_err(|e| named(self.target, e, text))
     }
     /// The expression `text` starts with, and what follows it.
     pub(crate) fn evaluate_prefix<'t>(&self, text: &'t str) -> Result<(u64, &'t str)> {
@@ -118,7 +118,8 @@ impl<'a> Run<'a> {
         {
             return Ok((self.context()?.ip(), rest.trim_start()));
         }
-        let (value, used) = expression::evaluate_prefix(text, &self.scope()).map_err(|e| named(e, text))?;
+        let (value, used) = expression::evaluate_prefix(text, &self.scope())
+            .map_err(|e| named(self.target, e, text))?;
         Ok((value, text[used..].trim_start()))
     }
     pub(crate) fn scope(&self) -> TargetScope<'_> {
@@ -129,8 +130,11 @@ impl<'a> Run<'a> {
 }
 
 /// The error with the expression under a caret, except where the target itself failed.
-fn named(error: expression::ExpressionError, text: &str) -> TargetError {
-    let shown = error.with_caret(text);
+fn named(target: &dyn Target, error: expression::ExpressionError, text: &str) -> TargetError {
+    let mut shown = error.with_caret(text);
+    if let Some(name) = error.unresolved() {
+        shown.push_str(&format!("\n({})", expression::why_unresolved(target, name)));
+    }
     match TargetError::from(error) {
         TargetError::InvalidArgument(_) => TargetError::InvalidArgument(shown),
         TargetError::Failed { reason: Some("unresolved_symbol"), .. } => {

@@ -44,7 +44,7 @@ impl Session {
             return Err(TargetError::InvalidArgument(format!("more than {COMMANDS_LIMIT} commands")));
         }
         for command in &commands {
-            catalog::find(command)?;
+            catalog::find(command).map_err(|error| before_any(error, commands.len()))?;
         }
         let mut run = Run::new(self, target, halt);
         for command in &commands {
@@ -73,6 +73,17 @@ impl Session {
     pub fn reset_scope(&mut self) {
         self.context = None;
         self.frame = 0;
+    }
+}
+
+/// The refusal of one of `count` commands of a line of which none has run.
+pub(crate) fn before_any(error: TargetError, count: usize) -> TargetError {
+    match error {
+        TargetError::Unsupported { reason, message } if count > 1 => TargetError::Unsupported {
+            reason,
+            message: format!("{message} Nothing of the line was run."),
+        },
+        other => other,
     }
 }
 

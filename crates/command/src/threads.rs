@@ -38,7 +38,7 @@ pub(crate) fn tilde(run: &mut Run<'_>, arguments: &str) -> Result<()> {
         },
         "f" | "u" | "n" | "m" => Err(TargetError::unsupported(
             "unknown_command",
-            "threads of a recorded target are not frozen or resumed. The dbgeng engine runs every command.",
+            "threads of a recorded target are not frozen or resumed, with either engine.",
         )),
         command => on_each(run, &chosen, command.strip_prefix('e').map_or(command, str::trim_start)),
     }

@@ -14,6 +14,9 @@ const NAMES_LIMIT: usize = 10_000;
 /// Bytes of one field that are read to show it.
 const VALUE_LIMIT: u64 = 256;
 
+/// Bytes of a structure looked at to say why some did not read.
+const SHOWN_LIMIT: u64 = 1 << 16;
+
 #[derive(Default)]
 struct Request<'a> {
     type_name: &'a str,
@@ -57,7 +60,10 @@ pub(crate) fn dt(run: &mut Run<'_>, arguments: &str) -> Result<()> {
     if request.type_name.contains(['*', '?']) {
         return names(run, request.type_name);
     }
-    let layout = run.target.type_layout(request.type_name)?;
+    let layout = run
+        .target
+        .type_layout(request.type_name)
+        .map_err(|error| symbol_instead(run, error, request.type_name))?;
     let (fields, others) = request.others.iter().partition(|word| is_field(run, &layout, word));
     request.fields = fields;
     request.fields.extend(prefixes.iter().map(String::as_str));
@@ -65,6 +71,20 @@ pub(crate) fn dt(run: &mut Run<'_>, arguments: &str) -> Result<()> {
     let expression = request.others.join(" ");
     let address = if expression.is_empty() { None } else { Some(run.clip(run.evaluate(&expression)?)) };
     print(run, &layout, &request, address)
+}
+
+/// A name that is no type and is a symbol: what to ask for instead.
+fn symbol_instead(run: &Run<'_>, error: TargetError, name: &str) -> TargetError {
+    let stops = matches!(error, TargetError::Interrupted | TargetError::Deadline(_));
+    let module = match name.split_once('!') {
+        Some((module, _)) => format!("{module}!"),
+        None => String::new(),
+    };
+    if stops || !run.target.resolve(name).is_ok_and(|hits| !hits.is_empty()) {
+        return error;
+    }
+    let text = format!("{name} is a symbol, not a type: dt {module}TYPE {name}, with the type it has");
+    TargetError::failed_because("no_type", text)
 }
 
 fn names(run: &mut Run<'_>, pattern: &str) -> Result<()> {
@@ -139,6 +159,14 @@ fn print(run: &mut Run<'_>, layout: &TypeLayout, request: &Request<'_>, address:
     }
     for path in dotted {
         nested(run, layout, path, address)?;
+    }
+    if let Some(address) = address
+        && let length = usize::try_from(layout.size.min(SHOWN_LIMIT)).unwrap_or(0)
+        && let (bytes, Some(why)) = run.target.read_prefix(address, length)
+        && (request.fields.is_empty() || bytes.is_empty())
+    {
+        let at = run.notation().address(run.clip(address.wrapping_add(bytes.len() as u64)));
+        run.say(format!("?? did not read: {at}: {why}"));
     }
     Ok(())
 }

@@ -403,7 +403,15 @@ impl Target for NativeTarget {
     }
     fn evaluate(&self, expression: &str, halt: &Halt) -> Result<u64> {
         let scope = expression::TargetScope::new(self, halt);
-        self.core.images.bound.during(halt, || expression::evaluate(expression, &scope)).map_err(Into::into)
+        self.core.images.bound.during(halt, || expression::evaluate(expression, &scope)).map_err(|error| {
+            match error.unresolved() {
+                Some(name) => target::TargetError::failed_because(
+                    "unresolved_symbol",
+                    expression::why_unresolved(self, name),
+                ),
+                None => error.into(),
+            }
+        })
     }
 
     fn physical(&self) -> Option<&dyn Physical> {

@@ -175,7 +175,7 @@ fn limitations(target: &NativeTarget, found: &[String], end: WalkEnd) -> Vec<Str
     }
     if target.side.is_triage(&target.core) && matches!(end, WalkEnd::Lost(_)) {
         out.push(
-            "this dump holds no image code; with the images on the image path the walk goes further"
+            "this dump holds code only near the fault; with the images on the image path the walk goes further"
                 .to_owned(),
         );
     }

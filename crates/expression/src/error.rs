@@ -40,6 +40,15 @@ impl ExpressionError {
         }
     }
 
+    /// The name without an address, as it stands in the text.
+    #[must_use]
+    pub fn unresolved(&self) -> Option<&str> {
+        match self {
+            Self::Unresolved { token, .. } => Some(token),
+            _ => None,
+        }
+    }
+
     /// The text with a caret below the position, then the message; of a long text what is around
     /// the position.
     #[must_use]

@@ -6,6 +6,7 @@ mod address;
 mod error;
 mod evaluate;
 mod guard;
+mod imports;
 mod scope;
 mod token;
 
@@ -13,4 +14,5 @@ pub use address::{AddressError, parse_address};
 pub use error::ExpressionError;
 pub use evaluate::{evaluate, evaluate_prefix};
 pub use guard::{GuardError, guard, guard_data_model, guard_path, guard_reload};
+pub use imports::{imports, slot_name, why_unresolved};
 pub use scope::{Scope, TargetScope};
