@@ -61,7 +61,13 @@ pub fn render_crash(triage: &CrashTriage) -> String {
         (None, note) => format!("none — {}", note.as_deref().unwrap_or("no note")),
     };
     row(&mut out, "FAULTING FRAME", &frame);
-    if triage.faulting_frame.is_some() {
+    let recorded = !matches!(triage.context_source, ContextOrigin::CrashContext | ContextOrigin::Selected);
+    if recorded && triage.faulting_frame.as_ref().is_some_and(|frame| frame.index == 0) {
+        let _ = writeln!(
+            out,
+            "  The record of the fault points there; the offset is computed from the load base."
+        );
+    } else if triage.faulting_frame.is_some() {
         let _ = writeln!(
             out,
             "  The offset is computed from the load base; that this frame is the one is a heuristic: see the stack."

@@ -95,6 +95,9 @@ impl StoppedAt {
                     "the chain runs back to {at}, not its first node: the list is damaged, or began with a tail."
                 )
             }
+            Reason::StopAddress if first.is_none() => {
+                format!("start is stop_at, {at}: for a list head, start at poi(start).")
+            }
             Reason::StopAddress => format!("the next node is stop_at, {at}."),
             Reason::UnreadableLink => format!("the link of {at} did not read; what comes after is unknown."),
             Reason::Deadline => format!("the call's time ran out; {rest}."),

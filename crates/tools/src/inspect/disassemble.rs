@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use target::{Address, HexBytes, Instruction, Machine, Rva, Target};
+use target::{Address, Flow, HexBytes, Instruction, Machine, Rva, Target, TargetExt as _};
 
 use crate::error::{Category, ToolError};
 use crate::location::{self, attribution};
@@ -77,6 +77,30 @@ fn row(target: &dyn Target, machine: Machine, instruction: &Instruction) -> Row 
     }
 }
 
+/// Names of what is called through a slot of an import table, which is read once a module.
+struct Imported<'t> {
+    target: &'t dyn Target,
+    of: Option<(u64, Vec<pe::ImportedDll>)>,
+}
+
+impl Imported<'_> {
+    /// The import a call or jump goes through, unless a symbol says it already.
+    fn name(&mut self, instruction: &Instruction, text: &str) -> Option<String> {
+        if !matches!(instruction.flow, Flow::IndirectCall | Flow::IndirectBranch) {
+            return None;
+        }
+        let slot = instruction.data_address?;
+        let module = self.target.module_at(slot).ok().flatten()?;
+        if self.of.as_ref().is_none_or(|(base, _)| *base != module.base) {
+            self.of = Some((module.base, expression::imports(self.target, module.base)));
+        }
+        let (base, imports) = self.of.as_ref()?;
+        let name = expression::slot_name(imports, slot - base)?;
+        let bare = name.rsplit_once('!').map_or(name.as_str(), |(_, bare)| bare);
+        (!text.contains(bare)).then_some(name)
+    }
+}
+
 impl Tool for Disassemble {
     const NAME: &'static str = "disassemble";
     const TITLE: &'static str = "Disassemble";
@@ -134,8 +158,13 @@ impl WorkerTool for Disassemble {
         let found = target.disassemble(start, count)?;
         let mut instructions = Vec::with_capacity(found.len());
         let mut undecodable = false;
+        let mut imported = Imported { target, of: None };
         for instruction in found.iter().take(count) {
-            instructions.push(row(target, machine, instruction));
+            let mut row = row(target, machine, instruction);
+            if let Some(name) = imported.name(instruction, &row.text) {
+                row.text.push_str(&format!(" {{{name}}}"));
+            }
+            instructions.push(row);
             if instruction.text.is_none() {
                 undecodable = true;
                 break;
