@@ -126,6 +126,8 @@ pub struct DbgEng {
     /// What registers there are; the same for every thread.
     pub(crate) described: RefCell<Option<Rc<[Described]>>>,
     pub(crate) released: Cell<bool>,
+    /// The file of an image session.
+    pub(crate) image: Option<pe::FileImage<Vec<u8>>>,
 }
 
 impl DbgEng {
@@ -190,6 +192,7 @@ impl DbgEng {
             cut_step: Cell::new(None),
             described: RefCell::new(None),
             released: Cell::new(false),
+            image: None,
         })
     }
 

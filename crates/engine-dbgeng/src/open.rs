@@ -80,8 +80,23 @@ pub fn open_dump(path: &Path, options: &OpenOptions, on: &dyn Fn(Milestone)) -> 
     on(Milestone::Committed);
     wait_for_load(&engine.control, path)?;
     engine.settle()?;
+    engine.image = image_file(path);
     on(Milestone::Opened);
     Ok(engine)
+}
+
+/// Longest image file that is read.
+const LONGEST_IMAGE: u64 = 512 << 20;
+
+/// The file, if it is a PE image: the engine reads such a session's memory with holes.
+fn image_file(path: &Path) -> Option<pe::FileImage<Vec<u8>>> {
+    let mut head = [0; 2];
+    let mut file = std::fs::File::open(path).ok()?;
+    std::io::Read::read_exact(&mut file, &mut head).ok()?;
+    if head != *b"MZ" || file.metadata().ok()?.len() > LONGEST_IMAGE {
+        return None;
+    }
+    pe::FileImage::new(std::fs::read(path).ok()?).ok()
 }
 
 fn wait_for_load(control: &IDebugControl4, path: &Path) -> Result<(), OpenError> {

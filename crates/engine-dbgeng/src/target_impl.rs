@@ -234,6 +234,18 @@ impl Target for DbgEng {
         self.read_bug_check()
     }
 
+    fn read_own(&self, address: u64, buffer: &mut [u8]) -> ReadOutcome {
+        let Some(image) = &self.image else { return self.read(Space::Virtual, address, buffer) };
+        let base = self.modules().ok().and_then(|modules| modules.first().map(|module| module.base));
+        let rva = base.and_then(|base| address.checked_sub(base)).and_then(|rva| u32::try_from(rva).ok());
+        let read = base.zip(rva).map_or(0, |(base, rva)| image.read_rva_at(rva, base, buffer));
+        if read == buffer.len() {
+            ReadOutcome::complete(read)
+        } else {
+            ReadOutcome::stopped(read, Unreadable::NotInDump)
+        }
+    }
+
     fn region(&self, address: u64) -> Result<Region> {
         self.here()?;
         self.read_region(self.narrow(address))
