@@ -1,5 +1,7 @@
 //! What a client sees of the tools: names, hints, schemas, and how many bytes of it reach a model.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
