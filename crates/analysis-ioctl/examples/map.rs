@@ -3,6 +3,7 @@
 use analysis_ioctl::discover::static_entries;
 use analysis_ioctl::map::{MapRequest, convention_named, map_entry, render};
 use analysis_ioctl::pass::FrameworkTable;
+use analysis_ioctl::taint::{cases, find};
 use code_flow::{CodeImage, Origin, Whole};
 use target::Halt;
 
@@ -49,8 +50,9 @@ fn main() {
     };
     for request in requests {
         let start = std::time::Instant::now();
-        let map = map_entry(&image, &request, &halt).map;
-        println!("{}", render(&map));
+        let mapped = map_entry(&image, &request, &halt);
+        let (took, map) = (start.elapsed(), &mapped.map);
+        println!("{}", render(map));
         for row in map.codes.iter().take(40) {
             for site in &row.sites {
                 println!("  {} {site:?}", row.code);
@@ -61,6 +63,16 @@ fn main() {
             "{:?}\nunresolved {:?}\nuntracked {:?}\ndisputed {:?}",
             map.tables, map.unresolved, map.untracked, map.disputed
         );
-        println!("{:?}", start.elapsed());
+        let start = std::time::Instant::now();
+        let found = find(&image, &mapped.question, &cases(map), &halt);
+        for finding in &found.findings {
+            println!("  {} at {:#x} {:x?}", finding.class.name(), finding.at, finding.codes);
+        }
+        println!(
+            "map {took:?}, findings {:?}, {} functions, caps {:?}",
+            start.elapsed(),
+            found.functions.len(),
+            found.caps
+        );
     }
 }

@@ -22,6 +22,8 @@ pub use walk::Walker;
 const MAX_FUNCTIONS: usize = 128;
 const MAX_DEPTH: usize = 3;
 const MAX_STEPS: usize = 16_384;
+/// Instructions of all cases together.
+const MAX_TOTAL_STEPS: usize = 262_144;
 const MAX_PATHS: usize = 512;
 /// Findings listed.
 const MAX_FINDINGS: usize = 1024;

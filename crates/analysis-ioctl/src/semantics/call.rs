@@ -215,9 +215,13 @@ impl Pass<'_> {
             Callee::Framework(index) => index,
             _ => return None,
         };
+        // With a minimum the framework itself has checked the length; an output buffer's is its own.
+        let least = argument(self, 2, state);
+        let checked = self.solver.exprs.constant_value(least).is_some_and(|least| least > 0);
         let (buffer, length) = match index {
+            269 if checked => (Symbol::MdlBuffer, Variable::INPUT_LENGTH),
             269 => (Symbol::SystemBuffer, Variable::INPUT_LENGTH),
-            270 => (Symbol::SystemBuffer, Variable::OUTPUT_LENGTH),
+            270 => (Symbol::MdlBuffer, Variable::OUTPUT_LENGTH),
             273 => (Symbol::Type3InputBuffer, Variable::INPUT_LENGTH),
             274 => (Symbol::UserBuffer, Variable::OUTPUT_LENGTH),
             _ => return None,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use code::Decoded;
 use target::Halt;
 
-use super::{Case, Finding, Findings, MAX_FINDINGS, MAX_FUNCTIONS, MAX_PATHS, MAX_STEPS};
+use super::{Case, Finding, Findings, MAX_FINDINGS, MAX_FUNCTIONS, MAX_PATHS, MAX_STEPS, MAX_TOTAL_STEPS};
 use crate::analysis::{Question, entry_state};
 use crate::expr::{Expr, Variable};
 use crate::flow::{Flow, Split, Tables, Visitor};
@@ -48,6 +48,7 @@ pub struct Walker<'p, 'a, 'h> {
     flows: HashMap<u64, Rc<Flow>>,
     pub(super) case: Case,
     steps: usize,
+    total: usize,
     paths: usize,
     /// Calls that probe, met so far.
     pub(super) probes: usize,
@@ -65,6 +66,7 @@ impl<'p, 'a, 'h> Walker<'p, 'a, 'h> {
             flows: HashMap::new(),
             case,
             steps: 0,
+            total: 0,
             paths: 0,
             probes: 0,
         }
@@ -115,8 +117,13 @@ impl<'p, 'a, 'h> Walker<'p, 'a, 'h> {
                 continue;
             }
             self.steps += flow.blocks.blocks[path.block].instructions.len();
+            self.total += flow.blocks.blocks[path.block].instructions.len();
             self.paths += 1;
-            if self.steps > MAX_STEPS || self.paths > MAX_PATHS * 8 || self.halt.stop().is_some() {
+            if self.steps > MAX_STEPS
+                || self.total > MAX_TOTAL_STEPS
+                || self.paths > MAX_PATHS * 8
+                || self.halt.stop().is_some()
+            {
                 self.found.caps.insert("steps");
                 return;
             }

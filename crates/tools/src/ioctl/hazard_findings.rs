@@ -148,7 +148,8 @@ pub(crate) fn findings(
             out.partial("a bound was hit");
             out.coverage.caps.push(cap.to_owned());
         }
-        out.rows.extend(walked.findings.iter().map(|finding| row(image, finding)));
+        let framework = mapped.question.convention.is_framework();
+        out.rows.extend(walked.findings.iter().map(|finding| row(image, finding, framework)));
     }
     if is_offline(job.target) {
         let offline = Offline::of(job.target, job.halt)?;
@@ -208,9 +209,11 @@ impl Findings {
     }
 }
 
-fn row(image: &CodeImage<'_>, finding: &Finding) -> FindingRow {
+fn row(image: &CodeImage<'_>, finding: &Finding, framework: bool) -> FindingRow {
     let unsure = finding.guards.iter().any(|(_, kind)| *kind == "callee")
-        || finding.class == Class::AnyAccessSensitive;
+        || finding.class == Class::AnyAccessSensitive
+        // Another callback may have checked the lengths before.
+        || framework && finding.class == Class::HeaderLengthConfusion;
     FindingRow {
         class: finding.class.name().to_owned(),
         at: Some(location(image, finding.at)),
