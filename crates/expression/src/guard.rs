@@ -1,9 +1,12 @@
 //! The operand guard (spec 20 section 6.4): what may not appear in a string that becomes part of an
 //! engine expression. Refusing here is one contract for both engines.
 
+/// How every refusal of an operand ends.
+pub const NOT_IN_AN_OPERAND: &str = "is not allowed in an operand";
+
 /// A refused operand.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {what} at position {position} is not allowed in an operand")]
+#[error("{field}: {what} at position {position} {}", NOT_IN_AN_OPERAND)]
 pub struct GuardError {
     pub field: String,
     /// The offending characters, as they can be shown.

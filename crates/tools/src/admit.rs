@@ -42,7 +42,13 @@ pub fn admit(entry: &'static ToolEntry, args: Option<Map<String, Value>>) -> Res
         problems = more;
     }
     if !problems.is_empty() {
-        return Err(ToolError::invalid(told(&problems)));
+        let error = ToolError::invalid(told(&problems));
+        let operand = problems.iter().any(|problem| problem.contains(expression::NOT_IN_AN_OPERAND));
+        return Err(if operand {
+            error.when_served(&["execute"], "whole commands are for execute")
+        } else {
+            error
+        });
     }
     let retires_handle = (entry.retires)(&args);
     let session_id = match &args {

@@ -8,7 +8,7 @@ mod operand;
 
 use operand::{OTHER, calls_with, strings};
 use serde_json::json;
-use tools::{Category, admit};
+use tools::{Category, Surface, admit};
 
 /// What an operand must not hold, with what it stands in.
 const BREAKERS: [&str; 8] =
@@ -63,7 +63,10 @@ fn no_operand_takes_a_breaker() {
 fn a_refusal_names_the_character_and_where_it_is() {
     let entry = tools::find("disassemble").unwrap();
     let error = admit(entry, json!({ "address": "@rip; .opendump x" }).as_object().cloned()).err().unwrap();
-    assert_eq!(error.message, "address: ';' at position 4 is not allowed in an operand");
+    let refusal = "address: ';' at position 4 is not allowed in an operand";
+    let told = |surface: &str| error.clone().told(&Surface::parse(surface, "--tools").unwrap()).message;
+    assert_eq!(told("disassemble"), refusal);
+    assert_eq!(told("disassemble,execute"), format!("{refusal}; whole commands are for execute"));
 }
 
 #[test]

@@ -154,6 +154,20 @@ fn resources_are_the_tools_own_json() {
 }
 
 #[test]
+fn a_kept_transcript_is_a_resource() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.jsonl");
+    let mut client = Client::start_with(ERA, &[("WINDBG_MCP_TRANSCRIPT", path.to_str().unwrap())]);
+    client.ok("decode_error_reporting", json!({ "code": "0xc0000005" }));
+    let list = client.result("resources/list", json!({}));
+    assert!(names(&list, "resources", "uri").contains(&"windbg://transcript".to_owned()));
+    let kept = client.result("resources/read", json!({ "uri": "windbg://transcript" }));
+    let text = kept["contents"][0]["text"].as_str().unwrap();
+    let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(records.iter().any(|record| record.to_string().contains("decode_error_reporting")), "{text}");
+}
+
+#[test]
 fn every_page_of_the_docs_is_served() {
     let mut client = Client::start(ERA);
     let list = client.result("resources/list", json!({}));
