@@ -177,6 +177,11 @@ mod when {
         })
     }
 
+    /// Refused by the native engine because a file has none of it.
+    pub(super) fn not_an_image(d: &Difference) -> bool {
+        texts(d).is_some_and(|(native, _)| native == "unsupported: wrong_target_kind")
+    }
+
     pub(super) fn outs(d: &Difference) -> bool {
         texts(d).is_some_and(|(native, other)| native.starts_with("outs") && other.starts_with("outs "))
     }
@@ -194,8 +199,8 @@ mod when {
 
 use when::{
     anonymous, any, both_refused, both_there, caller, dbgeng_only, decorated, deferred, dwarf, in_more_words,
-    just_my_code, lost, more_names, native_only, not_decoded, on_drive_z, one_without, outs, refused_only,
-    same_mnemonic, same_second, served_only, served_with_symbols, type_descriptor, underscore,
+    just_my_code, lost, more_names, native_only, not_an_image, not_decoded, on_drive_z, one_without, outs,
+    refused_only, same_mnemonic, same_second, served_only, served_with_symbols, type_descriptor, underscore,
 };
 
 const fn row(
@@ -266,11 +271,13 @@ pub const ACCEPTED: &[Row] = &[
     row("images/*", "open_dump", "summary.image", native_only, IMAGE),
     row("images/*", "open_dump", "summary.os|summary.process|summary.dump", dbgeng_only, IMAGE),
     row("images/*", "open_dump", "next[*]", any, IMAGE),
-    row("images/*", "current_location|registers|backtrace", "thread", dbgeng_only, IMAGE),
-    row("images/*", "exception_triage", "outcome", both_there, IMAGE),
-    row("images/*", "threads", "total", both_there, IMAGE),
-    row("images/*", "threads", "threads[*]|current", dbgeng_only, IMAGE),
-    row("images/*", "registers thread *|backtrace thread *", "outcome", refused_only, IMAGE),
+    row(
+        "images/*",
+        "current_location|registers|backtrace|threads|exception_triage",
+        "outcome",
+        not_an_image,
+        IMAGE,
+    ),
     row("images/*", "execute ? *@$ip*", "nothing", native_only, IMAGE),
     row("images/*", "execute ? *@$ip*", "value", dbgeng_only, IMAGE),
     row("images/*", "disassemble *@$*", "outcome", refused_only, IMAGE),
