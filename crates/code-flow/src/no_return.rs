@@ -1,7 +1,5 @@
 //! Calls after which control does not come back: decoding on would run into padding or tables.
 
-use std::collections::HashSet;
-
 use code::record::Transfer;
 use code::{Decoded, Mention, Scanned, scan};
 
@@ -92,22 +90,44 @@ fn remember(image: &CodeImage<'_>, entry: u64, returns: bool) {
     known.insert(entry, returns);
 }
 
-fn scan_at(image: &CodeImage<'_>, address: u64) -> Scanned {
-    let mut bytes = [0; code::MAX_INSTRUCTION];
-    let read = image.read(address, &mut bytes);
-    scan(image.machine, address, &bytes[..read])
+/// Instructions of one path, decoded from a few bytes at a time.
+struct Ahead<'i, 'a> {
+    image: &'i CodeImage<'a>,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Ahead<'_, '_> {
+    /// Bytes read at once.
+    const CHUNK: usize = 128;
+
+    fn at(&mut self, address: u64) -> Scanned {
+        let offset = address.checked_sub(self.start).and_then(|offset| usize::try_from(offset).ok());
+        let whole = offset.filter(|offset| offset + code::MAX_INSTRUCTION <= self.bytes.len());
+        let offset = whole.unwrap_or_else(|| {
+            self.start = address;
+            self.bytes.resize(Self::CHUNK, 0);
+            let read = self.image.read(address, &mut self.bytes);
+            self.bytes.truncate(read);
+            0
+        });
+        scan(self.image.machine, address, &self.bytes[offset..])
+    }
 }
 
 /// Whether some path from `entry` reaches a return, something unknown, or the end of the look.
 fn some_path_returns(image: &CodeImage<'_>, entry: u64, depth: u32) -> bool {
-    let mut seen = HashSet::new();
+    let mut ahead = Ahead { image, start: 0, bytes: Vec::new() };
+    // Few addresses: a list is faster than a set.
+    let mut seen: Vec<u64> = Vec::new();
     let mut queue = vec![entry];
     while let Some(mut at) = queue.pop() {
-        while seen.insert(at) {
-            if seen.len() > MAX_LOOK {
+        while !seen.contains(&at) {
+            if seen.len() >= MAX_LOOK {
                 return true;
             }
-            let instruction = scan_at(image, at);
+            seen.push(at);
+            let instruction = ahead.at(at);
             match instruction.transfer {
                 Transfer::Return | Transfer::Unreadable | Transfer::Undecodable => return true,
                 Transfer::Trap => break,
