@@ -11,7 +11,9 @@ use crate::prerequisite;
 use crate::process::run;
 
 /// Requirement, and each driver: its name in the wheel, ours, its SHA-256.
-const WHEELS: [(&str, &[(&str, &str, &str)]); 2] = [
+type Wheel = (&'static str, &'static [(&'static str, &'static str, &'static str)]);
+
+const WHEELS: [Wheel; 2] = [
     (
         "pydivert==2.1.0",
         &[

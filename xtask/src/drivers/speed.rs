@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::build;
-use super::source::{self, Source, Variant};
+use super::source::{Source, Variant};
 use crate::process::root;
 
 /// Routines of the large driver: about 300 bytes each.
