@@ -80,7 +80,7 @@ impl Injection {
 
     /// Makes the thread. Returns when a thread of the target has seen to it, which may be only after
     /// the target was resumed.
-    pub(crate) fn into_process(&self, pid: u32) -> bool {
+    pub(crate) fn reach(&self, pid: u32) -> bool {
         let access = PROCESS_CREATE_THREAD
             | PROCESS_QUERY_INFORMATION
             | PROCESS_VM_OPERATION

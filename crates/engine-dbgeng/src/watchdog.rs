@@ -266,7 +266,7 @@ fn by_thread<'a>(
     injection.want(true);
     let serial = state.armed.as_ref().map(|armed| armed.serial);
     drop(state);
-    let made = processes.iter().any(|&pid| injection.into_process(pid));
+    let made = processes.iter().any(|&pid| injection.reach(pid));
     let state = shared.lock();
     if !made && state.armed.as_ref().map(|armed| armed.serial) == serial {
         raiser.raise();
