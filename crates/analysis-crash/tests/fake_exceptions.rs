@@ -38,7 +38,7 @@ fn refusals() {
     let kernel = Fake::new(TargetKind::KernelDump, Machine::X64);
     let error = exception_triage(&kernel, &ExceptionParams::default(), &Halt::unbounded()).unwrap_err();
     assert_eq!(error.category(), ("unsupported", Some("wrong_target_kind")));
-    assert!(error.to_string().contains("crash_triage"));
+    assert!(error.to_string().contains("triage its bug check"));
     let error = exception_triage(&user(), &ExceptionParams::default(), &Halt::unbounded()).unwrap_err();
     assert_eq!(error.category(), ("debugger", Some("no_exception")));
     assert!(error.to_string().starts_with("no exception recorded"));

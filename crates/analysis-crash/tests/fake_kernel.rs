@@ -74,7 +74,7 @@ fn refusals() {
     let user = Fake::new(TargetKind::UserDump, Machine::X64);
     let error = crash_triage(&user, &params, &Halt::unbounded()).unwrap_err();
     assert_eq!(error.category(), ("unsupported", Some("wrong_target_kind")));
-    assert!(error.to_string().contains("exception_triage"));
+    assert!(error.to_string().contains("triage its exception"));
     let mut dump = kernel();
     dump.bug(0, [0; 4]);
     let error = crash_triage(&dump, &params, &Halt::unbounded()).unwrap_err();

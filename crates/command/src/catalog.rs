@@ -173,7 +173,9 @@ fn verb(command: &str) -> &str {
 fn refused(verb: &str, why: &str) -> TargetError {
     TargetError::unsupported(
         "unknown_command",
-        format!("'{verb}' is not served by the native engine: {why}. The dbgeng engine has WinDbg's commands."),
+        format!(
+            "'{verb}' is not served by the native engine: {why}. The dbgeng engine has WinDbg's commands."
+        ),
     )
 }
 

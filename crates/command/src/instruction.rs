@@ -51,7 +51,8 @@ fn with_names(target: &dyn Target, notation: Notation, instruction: &Instruction
         && open < close
         && known_place(target, data).is_some()
     {
-        let import = imported(target, instruction, data).map(|name| format!(" {{{name}}}")).unwrap_or_default();
+        let import =
+            imported(target, instruction, data).map(|name| format!(" {{{name}}}")).unwrap_or_default();
         return format!("{}[{}]{}{import}", &operands[..open], named(data), &operands[close + 1..]);
     }
     operands.to_owned()

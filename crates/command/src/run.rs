@@ -118,8 +118,8 @@ impl<'a> Run<'a> {
         {
             return Ok((self.context()?.ip(), rest.trim_start()));
         }
-        let (value, used) = expression::evaluate_prefix(text, &self.scope())
-            .map_err(|e| named(self.target, e, text))?;
+        let (value, used) =
+            expression::evaluate_prefix(text, &self.scope()).map_err(|e| named(self.target, e, text))?;
         Ok((value, text[used..].trim_start()))
     }
     pub(crate) fn scope(&self) -> TargetScope<'_> {

@@ -79,10 +79,9 @@ impl Session {
 /// The refusal of one of `count` commands of a line of which none has run.
 pub(crate) fn before_any(error: TargetError, count: usize) -> TargetError {
     match error {
-        TargetError::Unsupported { reason, message } if count > 1 => TargetError::Unsupported {
-            reason,
-            message: format!("{message} Nothing of the line was run."),
-        },
+        TargetError::Unsupported { reason, message } if count > 1 => {
+            TargetError::Unsupported { reason, message: format!("{message} Nothing of the line was run.") }
+        }
         other => other,
     }
 }
