@@ -377,3 +377,19 @@ fn random_code_is_harmless() {
         assert_eq!(proved, 0, "{map:?}");
     }
 }
+
+/// Nothing is known of codes by a routine that was not seen to read one.
+#[test]
+fn a_routine_that_reads_no_code_is_no_complete_answer() {
+    let mut asm = Assembler::default();
+    let entry = asm.label();
+    asm.bind(entry);
+    asm.mov_immediate(0, 0);
+    asm.bytes(&[0xc3]);
+    let bytes = asm.finish();
+    let entry = asm.address(entry);
+    let map = map_image(bytes, entry);
+    assert!(map.never_read() && !map.complete && map.codes.is_empty(), "{map:?}");
+    let text = analysis_ioctl::map::render(&map);
+    assert!(text.contains("no control code was seen being read") && !text.contains("complete"), "{text}");
+}
