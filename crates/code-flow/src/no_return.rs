@@ -1,7 +1,7 @@
 //! Calls after which control does not come back: decoding on would run into padding or tables.
 
 use code::record::Transfer;
-use code::{Decoded, Mention, Scanned, scan};
+use code::{Decoded, Mention, Scanned, Scanner};
 
 use crate::callee::{Callee, direct, slot_operand};
 use crate::image::CodeImage;
@@ -26,6 +26,8 @@ const NAMES: [&str; 12] = [
 const MAX_DEPTH: u32 = 2;
 /// Instructions looked at before a function is taken to return.
 const MAX_LOOK: usize = 256;
+/// Bytes of a path read at once.
+const CHUNK: usize = 96;
 /// Most functions remembered.
 const MAX_REMEMBERED: usize = 1 << 18;
 
@@ -90,34 +92,44 @@ fn remember(image: &CodeImage<'_>, entry: u64, returns: bool) {
     known.insert(entry, returns);
 }
 
-/// Instructions of one path, decoded from a few bytes at a time.
+/// Instructions of one path, decoded a straight run at a time.
 struct Ahead<'i, 'a> {
     image: &'i CodeImage<'a>,
-    start: u64,
-    bytes: Vec<u8>,
+    run: Vec<Scanned>,
+    next: usize,
 }
 
 impl Ahead<'_, '_> {
-    /// Bytes read at once.
-    const CHUNK: usize = 128;
-
     fn at(&mut self, address: u64) -> Scanned {
-        let offset = address.checked_sub(self.start).and_then(|offset| usize::try_from(offset).ok());
-        let whole = offset.filter(|offset| offset + code::MAX_INSTRUCTION <= self.bytes.len());
-        let offset = whole.unwrap_or_else(|| {
-            self.start = address;
-            self.bytes.resize(Self::CHUNK, 0);
-            let read = self.image.read(address, &mut self.bytes);
-            self.bytes.truncate(read);
-            0
-        });
-        scan(self.image.machine, address, &self.bytes[offset..])
+        if self.run.get(self.next).is_none_or(|instruction| instruction.address != address) {
+            self.read(address);
+        }
+        self.next += 1;
+        self.run[self.next - 1]
+    }
+
+    /// Decodes from `address` to the end of the straight run, at least one instruction.
+    fn read(&mut self, address: u64) {
+        let mut bytes = [0; CHUNK];
+        let read = self.image.read(address, &mut bytes);
+        let mut scanner = Scanner::new(self.image.machine, address, &bytes[..read]);
+        self.run.clear();
+        self.next = 0;
+        let mut offset = 0;
+        loop {
+            let instruction = scanner.at(offset, read);
+            self.run.push(instruction);
+            offset += usize::from(instruction.length);
+            if !instruction.transfer.falls_through() || offset + code::MAX_INSTRUCTION > read {
+                return;
+            }
+        }
     }
 }
 
 /// Whether some path from `entry` reaches a return, something unknown, or the end of the look.
 fn some_path_returns(image: &CodeImage<'_>, entry: u64, depth: u32) -> bool {
-    let mut ahead = Ahead { image, start: 0, bytes: Vec::new() };
+    let mut ahead = Ahead { image, run: Vec::new(), next: 0 };
     // Few addresses: a list is faster than a set.
     let mut seen: Vec<u64> = Vec::new();
     let mut queue = vec![entry];
