@@ -116,7 +116,8 @@ pub(crate) fn located(
 pub(crate) fn caveat(coverage: &Coverage) -> String {
     let mut parts = Vec::new();
     if coverage.unreadable_bytes > 0 {
-        let mut sections: Vec<&str> = coverage.unreadable.iter().map(|range| range.section.as_str()).collect();
+        let mut sections: Vec<&str> =
+            coverage.unreadable.iter().map(|range| range.section.as_str()).collect();
         sections.dedup();
         sections.truncate(4);
         parts.push(format!(
