@@ -66,3 +66,23 @@ fn zeros_that_the_file_does_not_hold_are_marked() {
     assert_eq!(read(0x6000)["data"], "0".repeat(32));
     assert!(read(0x1000).get("uninitialised").is_none());
 }
+
+#[test]
+fn a_call_through_an_import_slot_has_the_imports_name() {
+    // Away from its symbols, whose names of the slots say it already.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bare.sys");
+    std::fs::copy(test_data::fixture("drivers/bin/x64-clang/d01.sys"), &file).unwrap();
+    let target = open(&file, &OpenOptions::default()).unwrap();
+    let args = json!({ "address": "0x140001000", "count": 128 });
+    let answer = call(&*target, "disassemble", args).unwrap();
+    let texts: Vec<&str> =
+        answer["instructions"].as_array().unwrap().iter().filter_map(|row| row["text"].as_str()).collect();
+    let import = texts.iter().find_map(|text| text.split_once("{ntoskrnl!")?.1.strip_suffix('}'));
+    let import = import.unwrap_or_else(|| panic!("{texts:#?}"));
+    // The name alone has no address; where its slot is, is said.
+    let error =
+        call(&*target, "disassemble", json!({ "address": format!("bare!{import}") })).unwrap_err().to_string();
+    assert!(error.contains(&format!("{import} is an import of bare")), "{error}");
+    assert!(error.contains("its slot is bare+0x"), "{error}");
+}
