@@ -58,7 +58,10 @@ pub fn why_unresolved(target: &dyn Target, token: &str) -> String {
     let state = target.symbol_status(module.base, false).map(|status| status.state);
     match state {
         Ok(target::SymbolState::None) => {
-            format!("{} has no symbols, so {name} is not known; set a symbol path that holds them", module.name)
+            format!(
+                "{} has no symbols, so {name} is not known; set a symbol path that holds them",
+                module.name
+            )
         }
         Ok(target::SymbolState::Export) => format!(
             "no symbol {name} in module {}, of which only the exports are known; a symbol path may hold more",
@@ -73,5 +76,8 @@ fn import_slot(target: &dyn Target, module: &str, base: u64, name: &str) -> Opti
     let found = imports(target, base);
     let mut all = found.iter().flat_map(|dll| &dll.imports);
     let import = all.find(|import| import.name.as_deref() == Some(name))?;
-    Some(format!("{name} is an import of {module} and no symbol of it; its slot is {module}+{:#x}", import.slot))
+    Some(format!(
+        "{name} is an import of {module} and no symbol of it; its slot is {module}+{:#x}",
+        import.slot
+    ))
 }
