@@ -49,6 +49,7 @@ pub(crate) fn bench_with(config: Config) -> Option<Bench> {
 }
 
 /// In a prefix with a server of its own over the lab's files, so that others' programs do not count.
+#[allow(dead_code)]
 pub(crate) fn bench_alone() -> Option<(Bench, tempfile::TempDir)> {
     let lab = bench()?.lab;
     let folder = tempfile::tempdir().unwrap();

@@ -120,9 +120,12 @@ async fn a_randomised_command_walk_with_a_fixed_seed() {
         let now = state(&bench, &session).await;
         assert!(now >= was, "seed {seed:#x} step {step}: {tool} {args}: {was:?} became {now:?}");
         was = now;
-        if now == State::Held && tool == "continue_async" && answer.is_ok() {
+        if let Ok(run) = &answer
+            && now == State::Held
+            && tool == "continue_async"
+        {
             // A run that is over is waited for; what it came to is as it may.
-            let execution = answer.unwrap()["execution"].clone();
+            let execution = run["execution"].clone();
             let wait =
                 bench.call("wait_for_stop", json!({ "execution": execution, "timeout_ms": 5000 })).await;
             assert!(wait.is_ok_and(|waited| waited.get("stop").is_some()), "step {step}");
