@@ -155,11 +155,11 @@ pub fn device_security(
         links_unread: 0,
         cap_hit: false,
     };
-    if request.links {
-        if let Err(error) = search_links(target, &device, request, &mut out, halt) {
-            out.link_search = LinkSearch::Unavailable;
-            out.link_note = Some(error.to_string());
-        }
+    if request.links
+        && let Err(error) = search_links(target, &device, request, &mut out, halt)
+    {
+        out.link_search = LinkSearch::Unavailable;
+        out.link_note = Some(error.to_string());
     }
     Ok(out)
 }
