@@ -81,8 +81,9 @@ fn a_call_through_an_import_slot_has_the_imports_name() {
     let import = texts.iter().find_map(|text| text.split_once("{ntoskrnl!")?.1.strip_suffix('}'));
     let import = import.unwrap_or_else(|| panic!("{texts:#?}"));
     // The name alone has no address; where its slot is, is said.
-    let error =
-        call(&*target, "disassemble", json!({ "address": format!("bare!{import}") })).unwrap_err().to_string();
+    let error = call(&*target, "disassemble", json!({ "address": format!("bare!{import}") }))
+        .unwrap_err()
+        .to_string();
     assert!(error.contains(&format!("{import} is an import of bare")), "{error}");
     assert!(error.contains("its slot is bare+0x"), "{error}");
 }
