@@ -104,7 +104,12 @@ impl Driver {
     }
 
     /// Every code of `codes` whose status is not `default`, in order.
-    pub fn sweep(&mut self, codes: std::ops::RangeInclusive<u32>, default: u32, most: usize) -> Vec<(u32, u32)> {
+    pub fn sweep(
+        &mut self,
+        codes: std::ops::RangeInclusive<u32>,
+        default: u32,
+        most: usize,
+    ) -> Vec<(u32, u32)> {
         let mut found = Vec::new();
         for code in codes {
             let status = self.send(code);
@@ -123,7 +128,8 @@ impl Driver {
         let scatter = (1..=64_u32).map(|i| i.wrapping_mul(0x9e37_79b1) ^ 0x5a5a_0001);
         let statuses: Vec<u32> = scatter.map(|code| self.send(code)).collect();
         let count = |status: u32| statuses.iter().filter(|&&other| other == status).count();
-        let most = statuses.iter().copied().max_by_key(|&status| count(status)).context("no code was sent")?;
+        let most =
+            statuses.iter().copied().max_by_key(|&status| count(status)).context("no code was sent")?;
         if count(most) < 60 {
             bail!("no status is the default: {most:#010x} came {} times of 64", count(most));
         }

@@ -31,8 +31,10 @@ fn every_compilers_build_accepts_the_same() {
     for build in BUILDS {
         let mut sparse = loaded(build, "d01");
         assert_eq!(sparse.default_status().unwrap(), DEFAULT);
-        let found: Vec<u32> =
-            [0x2d, 0x6d, 0x7, 0x22, 0x9c40].into_iter().flat_map(|kind| accepted(&mut sparse, kind)).collect();
+        let found: Vec<u32> = [0x2d, 0x6d, 0x7, 0x22, 0x9c40]
+            .into_iter()
+            .flat_map(|kind| accepted(&mut sparse, kind))
+            .collect();
         assert_eq!(found, [0x2d_1400, 0x6d_0008, 0x7_0000, 0x22_e004, 0x9c40_2580], "{build}");
         assert_eq!(accepted(&mut sparse, 0x8000), Vec::<u32>::new());
         let dense = accepted(&mut loaded(build, "d02"), 0x22);

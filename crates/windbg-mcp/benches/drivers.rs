@@ -93,7 +93,8 @@ fn main() {
     for path in images {
         let flood = path.file_stem().is_some_and(|stem| stem == "d22");
         let timed = cold(&path, "ioctl_map", &json!({}));
-        let build = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
+        let build =
+            path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
         if flood {
             row(&format!("ioctl_map, D22 {build}, 5,000 codes"), &timed, "(bar: 2,000 ms)");
         } else {
