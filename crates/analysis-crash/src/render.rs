@@ -80,7 +80,9 @@ pub fn render_crash(triage: &CrashTriage) -> String {
     }
     blame_line(&mut out, triage);
     let origin = origin_words(triage.context_source);
-    stack(&mut out, &format!("STACK (from {origin})"), &triage.frames, triage.frames_truncated);
+    let by = triage.analysis.stack_command.as_deref().filter(|command| *command != "k");
+    let by = by.map(|command| format!("; by hand: {command}")).unwrap_or_default();
+    stack(&mut out, &format!("STACK (from {origin}{by})"), &triage.frames, triage.frames_truncated);
     notes(&mut out, &triage.analysis, &triage.limitations);
     out
 }

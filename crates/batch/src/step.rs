@@ -142,7 +142,7 @@ pub struct Step {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 3_600_000))]
     pub timeout_ms: Option<u64>,
-    /// Name for an eval's value; later text says {{name}}.
+    /// Name for an eval's value; later text says {{name}}, 0x and all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<String>,
     /// All must hold, or the batch fails.

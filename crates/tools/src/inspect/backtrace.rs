@@ -92,7 +92,10 @@ impl Tool for Backtrace {
              starts at the stop, in KeBugCheckEx.",
         ),
         Fragment::If { needs: &["crash_triage"], text: "From the fault: crash_triage." },
-        Fragment::If { needs: &["execute"], text: "Or `execute` with `.ecxr;k`." },
+        Fragment::If {
+            needs: &["crash_triage", "execute"],
+            text: "Or its stack_command in `execute`.",
+        },
     ];
     type Params = Params;
     type Output = Output;

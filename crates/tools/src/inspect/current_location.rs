@@ -61,7 +61,6 @@ impl Tool for CurrentLocation {
              KeBugCheckEx, not the fault.",
         ),
         Fragment::If { needs: &["crash_triage"], text: "The fault: crash_triage." },
-        Fragment::If { needs: &["execute"], text: "Or `execute` with `.ecxr`." },
     ];
     type Params = Params;
     type Output = Output;

@@ -205,7 +205,10 @@ impl Tool for Registers {
              the processor's at the stop, in KeBugCheckEx.",
         ),
         Fragment::If { needs: &["crash_triage"], text: "The fault itself: crash_triage." },
-        Fragment::If { needs: &["execute"], text: "`execute` with `.ecxr` shows the fault's." },
+        Fragment::If {
+            needs: &["crash_triage", "execute"],
+            text: "Its stack_command in `execute`, with `r` for `k`, shows the fault's.",
+        },
     ];
     type Params = Params;
     type Output = Output;

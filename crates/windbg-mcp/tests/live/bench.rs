@@ -31,13 +31,20 @@ pub(crate) fn bench() -> Option<Bench> {
 
 /// With other figures.
 pub(crate) fn bench_with(config: Config) -> Option<Bench> {
+    lab().map(|lab| bench_over(lab, config))
+}
+
+fn lab() -> Option<Lab> {
     if std::env::var("WINDBG_MCP_LAB").is_err() {
         test_data::not_run("lab absent (cargo xtask lab, cargo xtask wine-worker, WINDBG_MCP_LAB=1)");
         return None;
     }
+    Some(Lab::of(&root()).unwrap())
+}
+
+fn bench_over(lab: Lab, config: Config) -> Bench {
     // This program supervises, so it says what the worker says.
     channel::identify(env!("WINDBG_MCP_BUILD"));
-    let lab = Lab::of(&root()).unwrap();
     let supervisor = Supervisor::new(Config {
         engine_dir: Some(lab.engine_dir.clone()),
         wine_worker: Some(lab.worker.clone()),
@@ -45,13 +52,13 @@ pub(crate) fn bench_with(config: Config) -> Option<Bench> {
         ..config
     });
     let names: Vec<&str> = tools::all().iter().map(|entry| entry.name).collect();
-    Some(Bench { client: supervisor.client("stdio"), supervisor, surface: Surface::of(&names), lab })
+    Bench { client: supervisor.client("stdio"), supervisor, surface: Surface::of(&names), lab }
 }
 
 /// In a prefix with a server of its own over the lab's files, so that others' programs do not count.
 #[allow(dead_code)]
 pub(crate) fn bench_alone() -> Option<(Bench, tempfile::TempDir)> {
-    let lab = bench()?.lab;
+    let mut lab = lab()?;
     let folder = tempfile::tempdir().unwrap();
     for name in ["system.reg", "user.reg", "userdef.reg", ".update-timestamp"] {
         std::fs::copy(lab.prefix.join(name), folder.path().join(name)).unwrap();
@@ -60,9 +67,8 @@ pub(crate) fn bench_alone() -> Option<(Bench, tempfile::TempDir)> {
     std::fs::create_dir(folder.path().join("dosdevices")).unwrap();
     symlink("../drive_c", folder.path().join("dosdevices/c:")).unwrap();
     symlink("/", folder.path().join("dosdevices/z:")).unwrap();
-    let mut bench = bench()?;
-    bench.lab.prefix = folder.path().to_owned();
-    Some((bench, folder))
+    lab.prefix = folder.path().to_owned();
+    Some((bench_over(lab, Config::default()), folder))
 }
 
 /// The same with workers of the native engine, for dumps and images.
