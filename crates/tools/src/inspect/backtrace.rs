@@ -92,10 +92,7 @@ impl Tool for Backtrace {
              starts at the stop, in KeBugCheckEx.",
         ),
         Fragment::If { needs: &["crash_triage"], text: "From the fault: crash_triage." },
-        Fragment::If {
-            needs: &["crash_triage", "execute"],
-            text: "Or its stack_command in `execute`.",
-        },
+        Fragment::If { needs: &["crash_triage", "execute"], text: "Or its stack_command in `execute`." },
     ];
     type Params = Params;
     type Output = Output;
