@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 #![cfg(unix)]
 
-// A program of its own, because it counts what this process has open.
+// A program of its own, because it counts what this process has open, and what runs in the lab's prefix.
 #[allow(dead_code)]
 #[path = "live/bench.rs"]
 mod bench;
@@ -43,7 +43,8 @@ fn wine(prefix: &Path) -> (usize, usize) {
 
 #[tokio::test]
 async fn two_hundred_cycles_of_launch_and_end_leave_nothing_behind() {
-    let Some((bench, prefix)) = bench::bench_alone() else { return };
+    let Some(bench) = bench::bench() else { return };
+    let prefix = std::path::PathBuf::from(bench.prefix());
     let cycles: u32 = std::env::var("WINDBG_MCP_CYCLES").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
     let cycle = async |run: bool| {
         bench.launch("thrower.exe", "quit 0").await;
@@ -60,12 +61,12 @@ async fn two_hundred_cycles_of_launch_and_end_leave_nothing_behind() {
     }
     let settle = async || tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
     settle().await;
-    let (before, before_wine) = (own(), wine(prefix.path()));
+    let (before, before_wine) = (own(), wine(&prefix));
     for index in 0..cycles {
         cycle(index % 2 == 0).await;
     }
     settle().await;
-    let (after, after_wine) = (own(), wine(prefix.path()));
+    let (after, after_wine) = (own(), wine(&prefix));
     println!("{cycles} cycles: {before:?} {before_wine:?}, then {after:?} {after_wine:?}");
     assert!(after.0 <= before.0 + 2, "open files: {} then {}", before.0, after.0);
     assert!(after.1 <= before.1 + 2, "threads: {} then {}", before.1, after.1);

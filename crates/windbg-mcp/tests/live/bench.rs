@@ -1,6 +1,5 @@
 //! A supervisor in this process, workers under Wine, and how tests call tools.
 
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -55,23 +54,7 @@ fn bench_over(lab: Lab, config: Config) -> Bench {
     Bench { client: supervisor.client("stdio"), supervisor, surface: Surface::of(&names), lab }
 }
 
-/// In a prefix with a server of its own over the lab's files, so that others' programs do not count.
-#[allow(dead_code)]
-pub(crate) fn bench_alone() -> Option<(Bench, tempfile::TempDir)> {
-    let mut lab = lab()?;
-    let folder = tempfile::tempdir().unwrap();
-    for name in ["system.reg", "user.reg", "userdef.reg", ".update-timestamp"] {
-        std::fs::copy(lab.prefix.join(name), folder.path().join(name)).unwrap();
-    }
-    symlink(lab.prefix.join("drive_c"), folder.path().join("drive_c")).unwrap();
-    std::fs::create_dir(folder.path().join("dosdevices")).unwrap();
-    symlink("../drive_c", folder.path().join("dosdevices/c:")).unwrap();
-    symlink("/", folder.path().join("dosdevices/z:")).unwrap();
-    lab.prefix = folder.path().to_owned();
-    Some((bench_over(lab, Config::default()), folder))
-}
-
-/// The same with workers of the native engine, for dumps and images.
+/// With workers of the native engine, for dumps and images.
 pub(crate) fn native() -> Option<Bench> {
     let worker = Some(PathBuf::from(crate::stdio::binary()));
     bench_with(Config {
