@@ -46,7 +46,7 @@ pub fn why_unresolved(target: &dyn Target, token: &str) -> String {
             _ => None,
         };
         return slot.unwrap_or_else(|| {
-            format!("no symbol, register or number is called {token}; MODULE!{token} looks in one module")
+            format!("no symbol, register or number is called {token}; MODULE!NAME looks in one module")
         });
     };
     let Ok(Some(module)) = target.module_named(module_name) else {
