@@ -7,7 +7,7 @@ use target::Halt;
 
 use crate::analysis::Convention;
 use crate::expr::{Expr, Symbol};
-use crate::flow::{Blind, Flow, MAX_SWEEPS, Tables};
+use crate::flow::{Flow, MAX_SWEEPS, Tables};
 use crate::pass::Pass;
 use crate::state::{Place, State};
 
@@ -56,7 +56,6 @@ pub fn static_entries(image: &CodeImage<'_>, halt: &Halt) -> Installed {
         let flow = Flow::solve(&mut pass, listing, &state, MAX_SWEEPS, halt);
         let mut calls = Callees { driver, found: Vec::new() };
         flow.visit(&mut pass, &mut calls);
-        let _ = Blind;
         for (callee, mut inner, is_jump) in calls.found {
             if !seen.contains(&callee) && seen.len() < 16 {
                 seen.push(callee);

@@ -3,8 +3,8 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, unreachable_pub)]
 
-#[path = "../tests/common/mod.rs"]
-mod common;
+#[path = "../tests/driver_image/mod.rs"]
+mod driver_image;
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ fn images(criterion: &mut Criterion) {
         let bytes = std::fs::read(&path).unwrap();
         group.bench_function(name, |b| {
             b.iter(|| {
-                let image = common::open_bytes("image", bytes.clone()).unwrap();
+                let image = driver_image::open_bytes("image", bytes.clone()).unwrap();
                 let index = ImageIndex::build(&image, &Halt::unbounded());
                 assert!(index.coverage.is_complete());
                 index.references().len()
@@ -37,7 +37,7 @@ fn images(criterion: &mut Criterion) {
         });
     }
     let Some(path) = generated("large.sys") else { return };
-    let image = common::open(&path);
+    let image = driver_image::open(&path);
     let index = ImageIndex::build(&image, &Halt::unbounded());
     let target = index.references()[index.references().len() / 2].target;
     group.bench_function("references of one address", |b| b.iter(|| index.to(target).len()));

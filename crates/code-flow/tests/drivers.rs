@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
+mod driver_image;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use std::rc::Rc;
 use code_flow::{
     CodeImage, HopKind, ImageIndex, ImportUse, Search, Standing, Structural, XrefKind, data_pointers, reach,
 };
-use common::{driver, marks, open};
+use driver_image::{driver, marks, open};
 use target::Halt;
 
 #[test]

@@ -3,13 +3,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
+mod driver_image;
 
 use code_flow::{
     Blocks, CodeImage, ImageIndex, Origin, PageRead, PageSource, Structural, data_pointers, listing,
     mitigations,
 };
-use common::{AtBase, CODE, CONSTANT, DATA, Part, all_drivers, build, driver, module, open, open_bytes};
+use driver_image::{
+    AtBase, CODE, CONSTANT, DATA, Part, all_drivers, build, driver, module, open, open_bytes,
+};
 use pe::{FileImage, ImageSource};
 use proptest::prelude::*;
 use target::Halt;
@@ -277,7 +279,7 @@ fn with_holes(id: &str, pages: &[u32]) -> CodeImage<'static> {
 #[test]
 fn a_page_that_is_gone_is_unknown_not_absent() {
     let whole = open(&driver("x64-clang", "d29"));
-    let wanted = common::marks(&whole)[0];
+    let wanted = driver_image::marks(&whole)[0];
     let all = ImageIndex::build(&whole, &Halt::unbounded());
     // INIT is gone, as on a running system.
     let image = with_holes("d29", &[7]);

@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod common;
+mod driver_image;
 
 use code::record::Transfer;
 use code_flow::{Blocks, ImageIndex, NoTables, Structural, function_at, listing};
-use common::{all_drivers, driver, open};
+use driver_image::{all_drivers, driver, open};
 use target::Halt;
 
 #[test]

@@ -2,11 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod worker_call;
+
 use engine_native::{OpenOptions, open};
-use serde_json::{Value, json};
-use target::{Halt, Silent, Target};
-use tools::tool::Run;
-use tools::{Job, Surface, ToolError, admit};
+use serde_json::json;
+use target::Target;
+use worker_call::call;
 
 fn driver(build: &str, id: &str) -> Box<dyn Target> {
     image(&test_data::fixture(&format!("drivers/bin/{build}/{id}.sys")))
@@ -14,27 +15,6 @@ fn driver(build: &str, id: &str) -> Box<dyn Target> {
 
 fn image(path: &std::path::Path) -> Box<dyn Target> {
     open(path, &OpenOptions::default()).unwrap()
-}
-
-fn call(target: &dyn Target, tool: &str, args: Value) -> Result<(Value, String), ToolError> {
-    let entry = tools::find(tool).unwrap();
-    let admission = admit(entry, args.as_object().cloned())?;
-    let Run::Worker(run) = entry.run else { panic!("{tool} is no worker tool") };
-    let (mut commands, mut runs) = (command::Session::new(), control::Runs::default());
-    let mut job = Job {
-        target,
-        halt: &Halt::unbounded(),
-        progress: &Silent,
-        commands: &mut commands,
-        runs: &mut runs,
-        kept: &mut tools::Kept::default(),
-    };
-    let data = run(&mut job, admission.args)?;
-    let text = entry.render(&data, &Surface::all()).unwrap();
-    let mut answer = data.clone();
-    answer["status"] = json!("ok");
-    jsonschema::validate(entry.output_schema().unwrap(), &answer).unwrap();
-    Ok((data, text))
 }
 
 /// What marks of a driver's source say, as addresses.
