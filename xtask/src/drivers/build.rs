@@ -102,11 +102,23 @@ fn build(sources: &[Source], work: &Path) -> Result<Vec<Built>> {
     Ok(files)
 }
 
+/// Linked in `build` under its bare name, then moved: ld takes the image base, and lld the build id, from
+/// the path it is told to write to.
 fn one(source: &Source, variant: Variant, build: &Path, folder: &Path) -> Result<()> {
-    let out = folder.join(format!("{}.sys", source.id));
-    let gcc =
-        |machine, compiler, level, entry| with_gcc(source, machine, compiler, level, entry, build, &out);
-    let clang = |machine, target| with_clang(source, machine, target, build, &out);
+    link_variant(source, variant, build)?;
+    for extension in ["sys", "pdb"] {
+        let file = format!("{}.{extension}", source.id);
+        let made = build.join(&file);
+        if made.exists() {
+            std::fs::rename(&made, folder.join(&file)).with_context(|| made.display().to_string())?;
+        }
+    }
+    Ok(())
+}
+
+fn link_variant(source: &Source, variant: Variant, build: &Path) -> Result<()> {
+    let gcc = |machine, compiler, level, entry| with_gcc(source, machine, compiler, level, entry, build);
+    let clang = |machine, target| with_clang(source, machine, target, build);
     match variant {
         Variant::X64GccO0 => gcc("x64", "x86_64-w64-mingw32-gcc", "-O0", "DriverEntry"),
         Variant::X64GccO2 => gcc("x64", "x86_64-w64-mingw32-gcc", "-O2", "DriverEntry"),
@@ -126,7 +138,6 @@ fn with_gcc(
     level: &str,
     entry: &str,
     build: &Path,
-    out: &Path,
 ) -> Result<()> {
     let object = format!("{}-{machine}{level}.obj", source.id);
     let compiler = || {
@@ -137,11 +148,11 @@ fn with_gcc(
     quiet(compiler().args(GCC_OPTIONS).args([level, "-c", "-o", &object]).arg(source.file()?))?;
     let libraries = imports::libraries(build, machine, Linker::Gnu, std::slice::from_ref(&object))?;
     let mut link = compiler();
-    link.args(GCC_LINK).arg(format!("-Wl,-e,{entry}")).arg("-o").arg(out).arg(&object).args(libraries);
+    link.args(GCC_LINK).arg(format!("-Wl,-e,{entry}")).args(["-o", &image(source), &object]).args(libraries);
     quiet(&mut link)
 }
 
-fn with_clang(source: &Source, machine: &str, target: &str, build: &Path, out: &Path) -> Result<()> {
+fn with_clang(source: &Source, machine: &str, target: &str, build: &Path) -> Result<()> {
     let target = format!("--target={target}-pc-windows-msvc");
     let mut objects = vec![format!("{}-{machine}.obj", source.id)];
     let name = source.file()?;
@@ -155,7 +166,7 @@ fn with_clang(source: &Source, machine: &str, target: &str, build: &Path, out: &
     }
     let libraries = imports::libraries(build, machine, Linker::Lld, &objects)?;
     objects.extend(libraries);
-    link(source, &objects, build, out)
+    link(source, &objects, build)
 }
 
 /// One object file; assembly takes no options of the C compiler.
@@ -166,18 +177,21 @@ fn compile(build: &Path, target: &str, name: &str, object: &str) -> Result<()> {
 }
 
 /// The PDB is named after the driver alone, so that its path is not in the image.
-fn link(source: &Source, inputs: &[String], build: &Path, out: &Path) -> Result<()> {
-    let pdb = out.with_extension("pdb");
+fn link(source: &Source, inputs: &[String], build: &Path) -> Result<()> {
     quiet(
         Command::new("lld-link")
             .current_dir(build)
             .args(["/Brepro", "/nodefaultlib", "/debug", "/pdbsourcepath:.", "/driver", "/subsystem:native"])
             .arg("/entry:DriverEntry")
-            .arg(format!("/out:{}", out.display()))
-            .arg(format!("/pdb:{}", pdb.display()))
+            .arg(format!("/out:{}", image(source)))
+            .arg(format!("/pdb:{}.pdb", source.id))
             .arg(format!("/pdbaltpath:{}.pdb", source.id))
             .args(inputs),
     )
+}
+
+fn image(source: &Source) -> String {
+    format!("{}.sys", source.id)
 }
 
 /// A compiler is silent unless it fails: there are over a hundred runs.
