@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use crate::secret::MASK;
 
+/// How a connection string is shown, its key gone already.
+const HIDDEN: &str = "***";
 const NAMES: [&str; 2] = ["password", "key"];
 /// Members of arguments that are masked whole.
 const MEMBERS: [&str; 4] = ["key", "password", "token", "secret"];
@@ -23,7 +25,7 @@ pub fn mask_pairs(text: &str) -> Cow<'_, str> {
     let mut out = String::new();
     let mut copied = 0;
     for range in values(text) {
-        if &text[range.clone()] == MASK {
+        if [MASK, HIDDEN].contains(&&text[range.clone()]) {
             continue;
         }
         out.push_str(&text[copied..range.start]);

@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
 /// Bottom to top: a crate may depend only on crates before it.
-const LAYERS: [&str; 34] = [
+const LAYERS: [&str; 35] = [
     "test-data",
     "target",
+    "redaction",
+    "connection-string",
     "code",
     "pe",
     "code-flow",
@@ -31,7 +33,6 @@ const LAYERS: [&str; 34] = [
     "analysis-walk",
     "command",
     "batch",
-    "redaction",
     "transcript",
     "tools",
     "channel",
