@@ -12,6 +12,10 @@ use crate::{drivers, lab, live, prerequisite};
 /// Tells tests that the lab is there, so that its absence fails.
 const LAB: &str = "WINDBG_MCP_LAB";
 
+/// Property tests draw the same cases in every full run, so that it says of a change and not of luck;
+/// a plain `cargo test` draws new ones.
+const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "20261129");
+
 type Step = (&'static str, fn() -> Result<()>);
 
 const STEPS: [Step; 13] = [
@@ -21,7 +25,7 @@ const STEPS: [Step; 13] = [
         live::build()?;
         windows::wine_worker(false, false)
     }),
-    ("test", || run(cargo().args(["test", "--workspace", "--locked"]).env(LAB, "1"))),
+    ("test", || run(cargo().args(["test", "--workspace", "--locked"]).env(LAB, "1").env(SEED.0, SEED.1))),
     ("windows", on_windows),
     ("release", || run(cargo().args(["build", "--release", "--locked", "--bin", "windbg-mcp"]))),
     ("drivers", drivers::check),
@@ -86,7 +90,8 @@ fn on_windows() -> Result<()> {
     run(cargo()
         .args(["test", "--locked", "-p", "engine-dbgeng", "--target", target])
         .args(["--target-dir", "target/windows"])
-        .env(LAB, "1"))?;
+        .env(LAB, "1")
+        .env(SEED.0, SEED.1))?;
     Arch::X86.build(false)?;
     println!("not run: the 32-bit worker, for want of 32-bit Wine");
     Ok(())

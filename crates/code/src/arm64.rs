@@ -501,9 +501,15 @@ fn debugger_names(text: &str) -> String {
 
 /// yaxpeax's reading. Some reserved encodings it reads as an instruction called `invalid`.
 pub(crate) fn read_word(raw: &[u8; 4]) -> Option<yaxpeax_arm::armv8::a64::Instruction> {
-    let decoder = yaxpeax_arm::armv8::a64::InstDecoder::default();
-    let instruction = decoder.decode(&mut U8Reader::new(raw)).ok()?;
-    (instruction.opcode != yaxpeax_arm::armv8::a64::Opcode::Invalid).then_some(instruction)
+    use yaxpeax_arm::armv8::a64::{InstDecoder, Opcode, Operand, SizeCode};
+    let mut instruction = InstDecoder::default().decode(&mut U8Reader::new(raw)).ok()?;
+    // yaxpeax 0.5 takes four bits for the register of `msr`.
+    if instruction.opcode == Opcode::MSR
+        && let Some(register @ Operand::Register(..)) = instruction.operands.get_mut(1)
+    {
+        *register = Operand::Register(SizeCode::X, u16::from(raw[0] & 0x1f));
+    }
+    (instruction.opcode != Opcode::Invalid).then_some(instruction)
 }
 
 /// Whether a word yaxpeax may not know is an instruction.

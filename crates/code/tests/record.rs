@@ -330,6 +330,13 @@ proptest! {
 }
 
 #[test]
+fn msr_names_its_register_in_five_bits() {
+    let decoded = arm64(0xd513_6430);
+    assert_eq!(decoded.text(), "msr s2_3_c6_c4_1, x16");
+    assert!(decoded.reads_family(Family::General(16)));
+}
+
+#[test]
 fn modifiers_name_what_they_do() {
     let add = arm64(0x8b28_c920); // add x0, x9, w8, sxtw #2
     assert_eq!(

@@ -16,18 +16,33 @@ pub(super) fn branch_or_system(out: &mut Decoded, word: Word) {
             out.writing(LINK);
         }
         Transfer::Branch(_) => branch(out, word, target),
-        Transfer::Jump(None) => out.compute(Operation::Jump, &[Operand::Register(register)]),
+        Transfer::Jump(None) => {
+            out.compute(Operation::Jump, &[Operand::Register(register)]);
+            modifier(out, word);
+        }
         Transfer::Call(None) => {
             out.compute(Operation::Call, &[Operand::Register(register)]);
+            modifier(out, word);
             out.writing(LINK);
         }
         Transfer::Return => {
             out.operation = Operation::Return;
             // retaa and retab name x31 and mean the link register.
             out.reading(if register.family == Family::Zero { LINK } else { register });
+            modifier(out, word);
         }
         Transfer::Trap => {}
         _ => system(out, word),
+    }
+}
+
+/// What a pointer is authenticated with besides the key: `braa`, `blraa`, `retaasppcr` and their like
+/// name it, and 31 is not a register there that a program can track (zero, or sp).
+fn modifier(out: &mut Decoded, word: Word) {
+    let named = word.bits(24, 24) == 1 || word.bits(11, 11) == 1 && word.bits(24, 21) == 0b0010;
+    let register = word.register(0, 64);
+    if named && register.family != Family::Zero {
+        out.reading(register);
     }
 }
 
