@@ -18,6 +18,9 @@ impl OpenError {
     pub(crate) fn malformed(message: impl Into<String>) -> Self {
         Self { category: "debugger", reason: Some("malformed_file"), message: message.into() }
     }
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self { category: "debugger", reason: None, message: message.into() }
+    }
     pub(crate) fn unsupported(reason: &'static str, message: impl Into<String>) -> Self {
         Self { category: "unsupported", reason: Some(reason), message: message.into() }
     }

@@ -10,6 +10,7 @@ mod dynamic;
 mod error;
 mod images;
 mod kernel;
+pub mod live;
 mod module_names;
 mod native_target;
 mod open;

@@ -9,11 +9,12 @@ use target::{
     Ability, BugCheck, Context, ContextOf, Facts, Frame, Halt, Identity, Instruction, KernelThread, Local,
     Machine, Memory, MemoryExt, Module, Physical, Process, ReadOutcome, Region, RegionState, Reloaded,
     Result, Selection, SourceLine, Space, Stack, StoredEvent, SymbolHit, SymbolPaths, SymbolStatus, Target,
-    TargetError, Thread, TypeLayout, UnloadedModule, View,
+    TargetError, Thread, TypeLayout, TypeRef, UnloadedModule, View,
 };
 
 use crate::core::Core;
 use crate::kernel::KernelState;
+use crate::live::Live;
 use crate::raw::RawMemory;
 use crate::symbolize::Symbolizer;
 use crate::user::UserProcess;
@@ -46,6 +47,8 @@ pub(crate) struct NativeTarget {
     pub(crate) selection: Cell<Selection>,
     /// Why nothing but header facts is served, of 32-bit kernels.
     pub(crate) header_only: Option<HeaderOnly>,
+    /// Of a live target, the connection and what it is told.
+    pub(crate) live: Option<Live>,
 }
 
 /// What a 32-bit kernel dump's header says.
@@ -69,12 +72,19 @@ impl NativeTarget {
         }
     }
 
+    /// Refuses while a live target runs, or is there no more.
+    fn here(&self) -> Result<()> {
+        self.live.as_ref().map_or(Ok(()), |live| live.stopped().map(drop))
+    }
+
     /// User addresses of a kernel target go through this root.
-    fn apply_selection(&self, selection: Selection) {
+    pub(crate) fn apply_selection(&self, selection: Selection) {
         if let Side::Kernel(kernel) = &self.side
             && kernel.is_paged()
         {
             let root = match (selection.process, selection.processor) {
+                // What a live target's stopped processor sees, the target itself reads.
+                (None, Some(processor)) if self.live.is_some() && processor == kernel.event_processor() => None,
                 (Some(process), _) => kernel.directory_table_base(process),
                 (None, Some(processor)) => kernel.root_of_processor(processor),
                 (None, None) => None,
@@ -93,8 +103,8 @@ impl NativeTarget {
                 let thread = event.or_else(|| process.threads.first().map(|t| t.system_id));
                 Selection { thread, processor: None, process: None }
             }
-            Side::Kernel(kernel) if !kernel.threads.is_empty() => {
-                Selection { thread: None, processor: Some(kernel.crash_processor), process: None }
+            Side::Kernel(kernel) if kernel.processors() > 0 => {
+                Selection { thread: None, processor: Some(kernel.event_processor()), process: None }
             }
             _ => Selection::default(),
         };
@@ -152,28 +162,45 @@ impl Target for NativeTarget {
         &self.facts
     }
     fn identity(&self) -> Identity {
-        self.identity.clone()
+        let generation = self.live.as_ref().map_or(self.identity.generation, |live| live.generation.get());
+        Identity { generation, ..self.identity.clone() }
     }
     fn abilities(&self) -> Vec<Ability> {
-        Vec::new()
+        if self.live.is_none() {
+            return Vec::new();
+        }
+        let mut abilities = vec![Ability::Run, Ability::Step, Ability::Breakpoints];
+        abilities.extend((self.core.machine == Machine::X64).then_some(Ability::Watch));
+        abilities.push(Ability::Write);
+        abilities
     }
 
     fn modules(&self) -> Result<Arc<[Module]>> {
+        self.here()?;
         if let Side::Kernel(kernel) = &self.side
-            && let Some(error) = &kernel.modules_error
+            && let Some(error) = kernel.modules_error()
         {
-            return Err(error.clone());
+            return Err(error);
         }
         Ok(self.core.modules())
     }
     fn unloaded_modules(&self) -> Result<Arc<[UnloadedModule]>> {
         Ok(match &self.side {
             Side::User(process) => Arc::clone(&process.unloaded),
-            Side::Kernel(kernel) => Arc::clone(&kernel.unloaded),
+            Side::Kernel(kernel) => kernel.unloaded(),
             Side::Image => Arc::default(),
         })
     }
     fn resync(&self) -> Result<()> {
+        self.here()?;
+        if let (Some(live), Side::Kernel(kernel)) = (&self.live, &self.side) {
+            if let Some(pages) = crate::kernel::live_pages(&self.core) {
+                pages.forget();
+            }
+            live.modules_changed.set(false);
+            kernel.stopped_again(true);
+            self.apply_selection(self.selection.get());
+        }
         Ok(())
     }
     fn symbol_status(&self, base: u64, load: bool) -> Result<SymbolStatus> {
@@ -218,24 +245,29 @@ impl Target for NativeTarget {
     }
 
     fn threads(&self) -> Result<Arc<[Thread]>> {
+        self.here()?;
         Ok(match &self.side {
             Side::User(process) => Arc::clone(&process.threads),
-            Side::Kernel(kernel) => Arc::clone(&kernel.threads),
+            Side::Kernel(kernel) => kernel.threads(),
             Side::Image => Arc::default(),
         })
     }
     fn processes(&self, halt: &Halt) -> Result<Vec<Process>> {
+        self.here()?;
         self.kernel()?.processes(&self.symbols, halt)
     }
     fn kernel_threads(&self, process: u64, halt: &Halt) -> Result<Vec<KernelThread>> {
+        self.here()?;
         self.kernel()?.kernel_threads(process, &self.symbols, halt)
     }
     fn current_kernel_thread(&self) -> Result<KernelThread> {
+        self.here()?;
         let kernel = self.kernel()?;
-        let processor = self.selection.get().processor.unwrap_or(kernel.crash_processor);
+        let processor = self.selection.get().processor.unwrap_or(kernel.event_processor());
         kernel.current_thread(processor, &self.symbols)
     }
     fn process(&self, object: u64) -> Result<Process> {
+        self.here()?;
         self.kernel()?.process(object, &self.symbols)
     }
 
@@ -243,6 +275,7 @@ impl Target for NativeTarget {
         self.selection.get()
     }
     fn select(&self, selection: Selection) -> Result<()> {
+        self.here()?;
         match &self.side {
             Side::User(process) => {
                 if selection.processor.is_some() || selection.process.is_some() {
@@ -283,6 +316,7 @@ impl Target for NativeTarget {
     }
 
     fn context(&self, of: ContextOf, view: View) -> Result<Option<Context>> {
+        self.here()?;
         match (&self.side, of) {
             (Side::User(process), ContextOf::Selected) => match self.selection.get().thread {
                 Some(id) => process.shown_context(id, view).ok_or_else(|| Self::no_thread(id)),
@@ -305,13 +339,16 @@ impl Target for NativeTarget {
         }
     }
     fn stack(&self, from: &Context, limit: usize, halt: &Halt) -> Result<Stack> {
+        self.here()?;
         self.core.images.bound.during(halt, || walk::stack(self, from, limit, halt))
     }
     fn scan_stack(&self, from: &Context, limit: usize, halt: &Halt) -> Result<Vec<Frame>> {
+        self.here()?;
         Ok(self.core.images.bound.during(halt, || walk::scan(self, from, limit, halt)))
     }
 
     fn stored_event(&self) -> Result<Option<StoredEvent>> {
+        self.here()?;
         if let Some(only) = &self.header_only {
             return Ok(only.event.clone());
         }
@@ -322,6 +359,7 @@ impl Target for NativeTarget {
         })
     }
     fn bug_check(&self) -> Result<Option<BugCheck>> {
+        self.here()?;
         if let Some(only) = &self.header_only {
             return Ok(Some(only.bug_check.clone()));
         }
@@ -340,6 +378,7 @@ impl Target for NativeTarget {
     }
 
     fn region(&self, address: u64) -> Result<Region> {
+        self.here()?;
         let address = self.narrow(address);
         Ok(match &self.side {
             Side::User(process) => process.region(address),
@@ -381,12 +420,16 @@ impl Target for NativeTarget {
     fn find_types(&self, pattern: &str, limit: usize) -> Result<Vec<String>> {
         self.symbols.find_types(pattern, limit)
     }
+    fn variable_type(&self, name: &str) -> Result<Option<(String, TypeRef)>> {
+        self.symbols.variable_type(name)
+    }
     fn locals(&self, frame: &Frame) -> Result<Vec<Local>> {
         let exact = frame.found == target::Found::Context;
         self.symbols.locals(frame, if exact { frame.ip } else { frame.ip.saturating_sub(1) })
     }
 
     fn disassemble(&self, address: u64, count: usize) -> Result<Vec<Instruction>> {
+        self.here()?;
         let address = self.narrow(address);
         let name = |at: u64| {
             let hit = self.symbols.symbol_at(at).ok().flatten()?;
@@ -402,6 +445,7 @@ impl Target for NativeTarget {
         Ok(self.symbols.function_bounds(address).or_else(|| walk::bounds_from_unwind_data(self, address)))
     }
     fn evaluate(&self, expression: &str, halt: &Halt) -> Result<u64> {
+        self.here()?;
         let scope = expression::TargetScope::new(self, halt);
         self.core.images.bound.during(halt, || expression::evaluate(expression, &scope)).map_err(|error| {
             match error.unresolved() {
@@ -418,8 +462,21 @@ impl Target for NativeTarget {
         matches!(self.core.raw, RawMemory::Paged(_)).then_some(self as &dyn Physical)
     }
 
+    fn write(&self) -> Option<&dyn target::Write> {
+        self.live.as_ref().map(|_| self as &dyn target::Write)
+    }
+    fn run(&self) -> Option<&dyn target::Run> {
+        self.live.as_ref().map(|_| self as &dyn target::Run)
+    }
+    fn breakpoints(&self) -> Option<&dyn target::Breakpoints> {
+        self.live.as_ref().map(|_| self as &dyn target::Breakpoints)
+    }
+
     fn release(&self) -> Result<target::Ending> {
-        Ok(target::Ending::Closed)
+        match &self.live {
+            Some(live) => self.let_go(live),
+            None => Ok(target::Ending::Closed),
+        }
     }
 }
 

@@ -36,7 +36,7 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    fn paths(&self) -> SymbolPaths {
+    pub(crate) fn paths(&self) -> SymbolPaths {
         SymbolPaths {
             symbols: self.symbol_path.clone().unwrap_or_default(),
             images: self.image_path.clone().unwrap_or_default(),
@@ -116,10 +116,11 @@ fn assemble(facts: Facts, core: Rc<Core>, side: Side, place: &Place, options: &O
         side,
         selection: Cell::default(),
         header_only: None,
+        live: None,
     }
 }
 
-fn product(kind: u32) -> Option<&'static str> {
+pub(crate) fn product(kind: u32) -> Option<&'static str> {
     match kind {
         1 => Some("workstation"),
         2 => Some("domain_controller"),

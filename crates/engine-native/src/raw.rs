@@ -5,14 +5,15 @@ use pe::FileImage;
 use target::{Machine, Memory, ReadOutcome, Space, Unreadable};
 
 use crate::images::FileBytes;
+use crate::live::{self, LivePages};
 use crate::paging::{PhysicalMemory, Translator};
 
 /// The kinds of files and how each is addressed.
 pub(crate) enum RawMemory {
     Minidump(Minidump),
     UserFull(UserFull),
-    /// A kernel dump with page tables.
-    Paged(Translator<DumpPages>),
+    /// A kernel with page tables: of a dump, or live.
+    Paged(Translator<Pages>),
     /// A triage dump: virtual blocks only.
     Blocks(KernelDump),
     /// A bare image at its base.
@@ -24,12 +25,18 @@ pub(crate) enum RawMemory {
     Nothing,
 }
 
-/// The pages of a kernel dump.
-pub(crate) struct DumpPages(pub(crate) KernelDump);
+/// The physical memory of a kernel.
+pub(crate) enum Pages {
+    Dump(KernelDump),
+    Live(LivePages),
+}
 
-impl PhysicalMemory for DumpPages {
+impl PhysicalMemory for Pages {
     fn read_physical(&self, address: u64, buffer: &mut [u8]) -> ReadOutcome {
-        self.0.read_physical(address, buffer)
+        match self {
+            Self::Dump(dump) => dump.read_physical(address, buffer),
+            Self::Live(live) => live.read_physical(address, buffer),
+        }
     }
 }
 
@@ -43,9 +50,15 @@ impl RawMemory {
         match (self, space) {
             (Self::Minidump(dump), Space::Virtual) => dump.read(space, address, buffer),
             (Self::UserFull(dump), Space::Virtual) => dump.read(space, address, buffer),
-            (Self::Paged(t), Space::Virtual) => read_virtual(t, address, user_root, buffer),
+            (Self::Paged(t), Space::Virtual) => match t.physical() {
+                Pages::Dump(_) => read_virtual(t, address, user_root, buffer),
+                Pages::Live(live) => live::read_virtual(t, live, address, user_root, buffer),
+            },
             (Self::Paged(t), Space::Root(root)) => t.read(root, address, buffer),
-            (Self::Paged(t), Space::Physical) => t.physical().read_physical(address, buffer),
+            (Self::Paged(t), Space::Physical) => match t.physical() {
+                Pages::Dump(dump) => dump.read_physical(address, buffer),
+                Pages::Live(live) => live.read_uncached(address, buffer),
+            },
             (Self::Blocks(dump), Space::Virtual) => dump.read_virtual(address, buffer),
             (Self::Image { file, base }, Space::Virtual) => read_file_image(file, *base, address, buffer),
             (Self::Nothing, _) => ReadOutcome::stopped(0, Unreadable::NotInDump),
@@ -70,7 +83,7 @@ impl RawMemory {
 /// Kernel addresses through the kernel's tables, user addresses through the selected process's. What
 /// the kernel's tables lack may be session space, which only processes of the session map.
 fn read_virtual(
-    translator: &Translator<DumpPages>,
+    translator: &Translator<Pages>,
     address: u64,
     user_root: u64,
     buffer: &mut [u8],
@@ -91,7 +104,7 @@ fn read_virtual(
 }
 
 /// Both machines put the kernel into the upper half; tagged ARM64 pointers still have bit 55.
-fn is_kernel_half(address: u64) -> bool {
+pub(crate) fn is_kernel_half(address: u64) -> bool {
     address >> 55 & 1 == 1
 }
 
@@ -110,5 +123,10 @@ fn read_file_image(file: &FileImage<FileBytes>, base: u64, address: u64, buffer:
 
 /// The machine a DirectoryTableBase is walked as.
 pub(crate) fn translator(dump: KernelDump, machine: Machine, root: u64) -> RawMemory {
-    RawMemory::Paged(Translator::new(DumpPages(dump), machine, root))
+    RawMemory::Paged(Translator::new(Pages::Dump(dump), machine, root))
+}
+
+/// The memory of a live kernel; its root is set at every stop.
+pub(crate) fn live_memory(live: LivePages, machine: Machine) -> RawMemory {
+    RawMemory::Paged(Translator::new(Pages::Live(live), machine, 0))
 }

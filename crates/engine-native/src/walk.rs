@@ -55,10 +55,13 @@ impl UnwindSource for Walker<'_> {
 
     fn is_executable(&self, address: u64) -> Option<bool> {
         let core = &self.target.core;
-        if let Some(module) = core.module_at(address) {
+        if let Some(module) = core.module_at(address)
+            && let Some(pe) = core.pe_of(&module)
+        {
             let rva = u32::try_from(address - module.base).ok()?;
-            return core.pe_of(&module).and_then(|pe| pe.is_executable(rva));
+            return pe.is_executable(rva);
         }
+        // Of a module whose headers nobody has, the address map knows the pages.
         match (&self.target.side, &core.raw) {
             (Side::User(process), _) => process.is_executable(address),
             (_, RawMemory::Paged(translator)) => {

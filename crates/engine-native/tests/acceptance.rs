@@ -383,6 +383,14 @@ fn acceptance_16_rich_minidump() {
     );
     assert!(target.threads().unwrap().iter().all(|t| t.start_address.is_some()));
     assert_eq!(target.threads().unwrap().len(), 6);
+    // The image is nowhere; the pages of its code are in the dump's address map, those of its strings too.
+    let scanned = target.scan_stack(&context, 64, &halt()).unwrap();
+    let names: Vec<String> = scanned.iter().map(|f| FrameInfo::new(0, f).place()).collect();
+    let callers = ["Inventory::GetItem+0x4a", "Character::UseFirstItem+0x72", "Warrior::Charge+0x5e"];
+    let found: Vec<&str> = names.iter().filter_map(|n| n.strip_prefix("CppConsoleApplication!")).collect();
+    let places = callers.map(|caller| found.iter().position(|name| *name == caller));
+    assert!(places.is_sorted() && places[0].is_some(), "{names:#?}");
+    assert!(!names.iter().any(|name| name.contains("`string'")), "{names:#?}");
 }
 
 #[test]

@@ -421,7 +421,10 @@ impl Context {
         Self::locate(machine, name).is_some()
     }
 
-    fn locate(machine: Machine, name: &str) -> Option<(usize, u32, u32)> {
+    /// Where a register or a part of one is, by any name [`Self::by_name`] knows: the register's number,
+    /// the part's lowest bit, and its width in bits.
+    #[must_use]
+    pub fn locate(machine: Machine, name: &str) -> Option<(usize, u32, u32)> {
         let lower = name.trim_start_matches('@').to_ascii_lowercase();
         let name = lower.as_str();
         let full = if machine == Machine::X86 { 32 } else { 64 };

@@ -16,6 +16,7 @@ pub mod execution;
 pub mod facts;
 pub mod frame;
 pub mod halt;
+mod hidden;
 mod image_facts;
 pub mod machine;
 pub mod memory;
@@ -37,6 +38,7 @@ pub use execution::{
 pub use facts::{Ability, DumpFacts, DumpFormat, Facts, Identity, OsVersion, ProcessFacts, TargetKind};
 pub use frame::{Found, Frame, FrameInfo, SourceInfo, Stack, WalkEnd};
 pub use halt::{Halt, Stop};
+pub use hidden::acts;
 pub use image_facts::{ImageFacts, ImageSection, ImageSignature, ImageSigner, ImageVersion};
 pub use machine::Machine;
 pub use memory::{Memory, MemoryExt, ReadError, ReadOutcome, RegionMemory, Space, Unreadable};
@@ -167,6 +169,12 @@ pub trait Target: Memory {
     fn type_layout(&self, name: &str) -> Result<TypeLayout>;
     /// Type names matching `module!pattern`.
     fn find_types(&self, pattern: &str, limit: usize) -> Result<Vec<String>>;
+    /// The type of the global variable `module!name` or `name`, and the module that has it. `Ok(None)`:
+    /// no symbols say.
+    fn variable_type(&self, name: &str) -> Result<Option<(String, TypeRef)>> {
+        let _ = name;
+        Ok(None)
+    }
     /// Locals of a walked frame at its instruction.
     fn locals(&self, frame: &Frame) -> Result<Vec<Local>>;
 

@@ -4,7 +4,7 @@ use dump::KdDebuggerData;
 use pe::{MappedImage, Pe};
 use target::{Machine, MemoryExt, Module};
 
-use super::kernel_dump;
+use super::{kernel_dump, known, live_pages};
 use crate::core::Core;
 use crate::raw::RawMemory;
 
@@ -16,6 +16,16 @@ const ACTIVE_PROCESSES: usize = 0x50;
 
 /// The debugger data block: from a triage dump, from memory, or decoded from a running kernel's.
 pub(super) fn debugger_data(core: &Core, limitations: &mut Vec<String>) -> Option<KdDebuggerData> {
+    if let Some(live) = live_pages(core) {
+        let origin = live.kernel.origin();
+        return match of_list(core, origin.debugger_data_list, origin.kernel_base) {
+            Ok(kdbg) => Some(kdbg),
+            Err(why) => {
+                limitations.push(format!("without the kernel's debugger data: {why}"));
+                None
+            }
+        };
+    }
     let dump = kernel_dump(core)?;
     if let Some(kdbg) = dump.debugger_data() {
         return Some(kdbg);
@@ -42,14 +52,37 @@ pub(super) fn debugger_data(core: &Core, limitations: &mut Vec<String>) -> Optio
     None
 }
 
+/// The block that a live kernel's list of debugger data begins with (spec 71 section 7.2).
+fn of_list(core: &Core, list: u64, kernel_base: u64) -> Result<KdDebuggerData, String> {
+    if list == 0 {
+        return Err("the target names no list of it".to_owned());
+    }
+    let block = core.read_u64(list).map_err(|error| format!("its list is not readable: {error}"))?;
+    let (bytes, stopped) = core.read_prefix(block, KDBG_SIZE);
+    let Some(kdbg) = KdDebuggerData::parse(&bytes) else {
+        return Err(match stopped {
+            Some(why) => format!("the block at {block:#x} is not readable: {why}"),
+            None => format!("what is at {block:#x} is no such block"),
+        });
+    };
+    if kdbg.kern_base() != Some(kernel_base) {
+        return Err(format!("the block at {block:#x} is of another kernel than the one at {kernel_base:#x}"));
+    }
+    let links = |offset: usize| kdbg.quad(offset) == Some(list);
+    if !(links(0) && links(8)) {
+        return Err(format!("the block at {block:#x} does not link back to its list"));
+    }
+    Ok(kdbg)
+}
+
 /// A processor with 57-bit addresses walks five levels: whichever depth reaches the kernel's own
 /// data is the right one.
 fn choose_levels(core: &Core) {
-    let RawMemory::Paged(translator) = &core.raw else { return };
+    let (RawMemory::Paged(translator), Some(dump)) = (&core.raw, kernel_dump(core)) else { return };
     if core.machine != Machine::X64 {
         return;
     }
-    let header = translator.physical().0.header();
+    let header = dump.header();
     let probes = [header.ps_loaded_module_list, header.kd_debugger_data_block, header.ps_active_process_head];
     let reachable = || probes.iter().flatten().any(|&address| core.read_u64(address).is_ok());
     if !reachable() {
@@ -90,6 +123,7 @@ pub(super) fn kernel_base(
     list: Option<&Vec<Module>>,
 ) -> Option<u64> {
     kdbg.and_then(KdDebuggerData::kern_base)
+        .or_else(|| known(core).kernel_base)
         .or_else(|| list.and_then(|l| l.first()).map(|m| m.base))
         .or_else(|| scan_back(core, kernel_dump(core)?.header().ps_loaded_module_list?))
 }

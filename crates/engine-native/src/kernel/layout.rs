@@ -92,7 +92,7 @@ impl KernelState {
 
     fn discovered(&self) -> Layout {
         let mut layout = Layout::default();
-        let thread = self.threads.iter().find_map(|t| t.thread_object);
+        let thread = self.threads().iter().find_map(|t| t.thread_object);
         let process = thread.and_then(|t| self.process_of_thread(t));
         if let Some(process) = process {
             layout.process_links = self.links_through(process).or_else(|| self.links_by_shape(process));
@@ -150,7 +150,7 @@ impl KernelState {
     /// In a triage dump the list cannot be followed, but its shape can be seen: an id (a small
     /// multiple of four) before two kernel pointers, an id the thread's client id repeats.
     fn links_by_shape(&self, process: u64) -> Option<u64> {
-        let thread = self.threads.iter().find_map(|t| t.thread_object)?;
+        let thread = self.threads().iter().find_map(|t| t.thread_object)?;
         let head = self.process_list_head();
         let kernel = |p: u64| p >> 47 == 0x1_ffff && p.is_multiple_of(8);
         (0x100..self.process_size().saturating_sub(0x18)).step_by(8).find_map(|offset| {
@@ -195,8 +195,8 @@ impl KernelState {
         Some(links + found as u64)
     }
 
-    pub(super) fn process_list_head(&self) -> Option<u64> {
-        let header = self.dump().and_then(|d| d.header().ps_active_process_head);
-        header.or_else(|| self.kdbg.as_ref().and_then(|k| k.ps_active_process_head()))
+    pub(crate) fn process_list_head(&self) -> Option<u64> {
+        let stated = super::known(&self.core).active_processes;
+        stated.or_else(|| self.kdbg.as_ref().and_then(|k| k.ps_active_process_head()))
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use dump::{KdDebuggerData, KernelDump};
 use target::{MemoryExt, Module, ReadError, Result, TargetError, UnloadedModule, Unreadable, base_name};
 
-use super::kernel_dump;
+use super::{kernel_dump, known, live_pages};
 use crate::core::{Core, identity_in_memory, pdb_in_memory};
 use crate::module_names;
 
@@ -21,16 +21,17 @@ pub(super) fn loaded(
     kdbg: Option<&KdDebuggerData>,
     limitations: &mut Vec<String>,
 ) -> Result<Vec<Module>> {
-    let dump = kernel_dump(core).ok_or_else(|| TargetError::failed("this is no kernel dump"))?;
-    if let Some(triage) = dump.triage() {
+    if kernel_dump(core).is_none() && live_pages(core).is_none() {
+        return Err(TargetError::failed("this is no kernel"));
+    }
+    if let Some(triage) = kernel_dump(core).and_then(KernelDump::triage) {
         return Ok(triage.drivers.iter().filter(|d| d.base != 0).map(from_triage).collect());
     }
-    let head = dump
-        .header()
-        .ps_loaded_module_list
+    let head = known(core)
+        .loaded_modules
         .or_else(|| kdbg.and_then(KdDebuggerData::ps_loaded_module_list))
         .ok_or_else(|| {
-            TargetError::failed_because("no_module_list", "the dump does not say where the module list is")
+            TargetError::failed_because("no_module_list", "the target does not say where the module list is")
         })?;
     walk(core, head, limitations)
 }
@@ -110,9 +111,18 @@ fn read_entry(core: &Core, entry: u64) -> Result<(Option<Module>, u64, u64), Rea
 }
 
 /// Identities from headers in memory, and names: the kernel is always `nt`, the second entry `hal`.
-pub(super) fn named(core: &Core, mut modules: Vec<Module>, nt_base: Option<u64>) -> Vec<Module> {
+/// What is in `before` already is not read again.
+pub(super) fn named(
+    core: &Core,
+    mut modules: Vec<Module>,
+    nt_base: Option<u64>,
+    before: &[Module],
+) -> Vec<Module> {
     for (index, module) in modules.iter_mut().enumerate() {
-        if let Some(pe) = identity_in_memory(core, module.base) {
+        let same = |old: &&Module| old.base == module.base && old.image_path == module.image_path;
+        if let Some(old) = before.iter().find(same).filter(|old| old.size == module.size || module.size == 0) {
+            *module = Module { name: String::new(), ..old.clone() };
+        } else if let Some(pe) = identity_in_memory(core, module.base) {
             module.timestamp = pe.timestamp;
             module.pdb = pdb_in_memory(core, module, &pe);
             if module.size == 0 {

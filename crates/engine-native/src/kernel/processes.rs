@@ -26,8 +26,8 @@ impl KernelState {
             return Ok(walked);
         }
         let current = self
-            .current_thread_of(self.crash_processor)
-            .or_else(|| self.threads.iter().find_map(|t| t.thread_object))
+            .current_thread_of(self.event_processor())
+            .or_else(|| self.threads().iter().find_map(|t| t.thread_object))
             .and_then(|t| self.process_of_thread(t))
             .ok_or_else(|| {
                 TargetError::failed_because(

@@ -57,7 +57,8 @@ impl KernelState {
         if let Some(module) = self.core.module_at(address) {
             return Some(format!("Image {}", module.name));
         }
-        let thread = self.threads.iter().find(|t| {
+        let threads = self.threads();
+        let thread = threads.iter().find(|t| {
             let bounds = t.thread_object.and_then(|o| self.thread_stack(o));
             bounds.is_some_and(|(low, high)| (low..high).contains(&address))
         })?;

@@ -51,7 +51,8 @@ impl KernelState {
 
     /// Where the list cannot be followed: the threads on the processors.
     fn running_threads(&self, process: u64, layout: &Layout) -> Result<Vec<KernelThread>> {
-        let running = self.threads.iter().filter_map(|t| t.thread_object);
+        let threads = self.threads();
+        let running = threads.iter().filter_map(|t| t.thread_object);
         let mine: Vec<KernelThread> = running
             .filter(|&t| self.process_of_thread(t) == Some(process))
             .map(|t| self.read_thread(t, layout))
@@ -66,7 +67,7 @@ impl KernelState {
     }
 
     pub(crate) fn current_thread(&self, processor: u32, symbols: &Symbolizer) -> Result<KernelThread> {
-        let row = self.threads.get(processor as usize).and_then(|t| t.thread_object);
+        let row = self.threads().get(processor as usize).and_then(|t| t.thread_object);
         let thread = row.ok_or_else(|| {
             TargetError::failed_because(
                 "no_thread",
@@ -98,7 +99,7 @@ impl KernelState {
     }
 
     fn processor_of(&self, thread: u64) -> Option<u32> {
-        self.threads.iter().find(|t| t.thread_object == Some(thread)).and_then(|t| t.processor)
+        self.threads().iter().find(|t| t.thread_object == Some(thread)).and_then(|t| t.processor)
     }
 
     /// Registers of a thread: its processor's when it runs, else its switch frame's three.

@@ -34,7 +34,7 @@ impl KernelState {
         let process = selection
             .process
             .or_else(|| self.current_thread_of(selection.processor?).and_then(|t| self.process_of_thread(t)));
-        let mut all = self.modules.clone();
+        let mut all = self.modules.borrow().clone();
         if let Some(process) = process {
             let known = self.user_modules.borrow().get(&process).cloned();
             let user = known.unwrap_or_else(|| {
@@ -68,7 +68,8 @@ impl KernelState {
     }
 
     fn kernel_symbols_known(&self, symbols: &Symbolizer) -> bool {
-        let kernel = self.nt_base.and_then(|base| self.modules.iter().find(|m| m.base == base));
+        let modules = self.modules.borrow();
+        let kernel = self.nt_base.and_then(|base| modules.iter().find(|m| m.base == base));
         kernel.is_some_and(|m| symbols.known(m).is_some())
     }
 

@@ -72,7 +72,7 @@ pub struct Translator<P> {
     machine: Machine,
     five_levels: Cell<bool>,
     /// Root whose kernel half resolves prototype addresses.
-    system_root: u64,
+    system_root: Cell<u64>,
     software: RefCell<Option<SoftwareLayout>>,
     cache: RefCell<HashMap<(u64, u64), CachedPage>>,
 }
@@ -85,7 +85,7 @@ impl<P: PhysicalMemory> Translator<P> {
             physical,
             machine,
             five_levels: Cell::new(false),
-            system_root: root_of(system_root),
+            system_root: Cell::new(root_of(system_root)),
             software: RefCell::new(software),
             cache: RefCell::default(),
         }
@@ -97,7 +97,13 @@ impl<P: PhysicalMemory> Translator<P> {
 
     /// Root frame of the kernel's tables.
     pub fn system_root(&self) -> u64 {
-        self.system_root
+        self.system_root.get()
+    }
+
+    /// Sets another root and depth, and forgets every translation: the tables may have changed.
+    pub fn set_root(&self, system_root: u64, five_levels: bool) {
+        self.system_root.set(root_of(system_root));
+        self.set_five_levels(five_levels);
     }
 
     /// Switches 57-bit addresses (CR4.LA57) on or off.
@@ -220,7 +226,7 @@ impl<P: PhysicalMemory> Translator<P> {
         if depth >= PROTOTYPE_DEPTH {
             return Err(Unreadable::NotPresent);
         }
-        let holder = self.walk(self.system_root, prototype & !(PAGE_SIZE - 1), depth + 1);
+        let holder = self.walk(self.system_root.get(), prototype & !(PAGE_SIZE - 1), depth + 1);
         let Ok(holder) = holder else { return Err(Unreadable::NotPresent) };
         let raw = self.physical.physical_u64(holder.physical + (prototype & (PAGE_SIZE - 1) & !7));
         let Ok(raw) = raw else { return Err(Unreadable::NotPresent) };

@@ -1,7 +1,7 @@
 //! Types and locals.
 
 use symbols::{frame_base, place_local};
-use target::{Frame, Local, Module, Result, TargetError, TypeLayout};
+use target::{Frame, Local, Module, Result, TargetError, TypeLayout, TypeRef};
 
 use super::Symbolizer;
 use super::lookup::{failed, named, one_line};
@@ -30,6 +30,24 @@ impl Symbolizer {
                 format!("no loaded symbols have types, so {bare} is not known"),
             )
         }))
+    }
+
+    /// The type of a global variable, and its module: of the one named, else the first that has it.
+    pub(crate) fn variable_type(&self, name: &str) -> Result<Option<(String, TypeRef)>> {
+        let (module, bare) = Self::split(name);
+        let modules = self.core.modules();
+        let order = match module {
+            Some(wanted) => named(&modules, wanted).into_iter().collect(),
+            None => self.type_order(&modules),
+        };
+        for module in order {
+            let symbols = self.of(module);
+            let Some(file) = symbols.as_ref().and_then(|s| s.file.as_deref()) else { continue };
+            if let Some(ty) = file.type_of(bare).map_err(|e| failed(module, &e))? {
+                return Ok(Some((module.name.clone(), ty)));
+            }
+        }
+        Ok(None)
     }
 
     /// Modules with loaded symbols, then the kernel, then the program itself.
