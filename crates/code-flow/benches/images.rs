@@ -32,15 +32,16 @@ fn images(criterion: &mut Criterion) {
                 let image = driver_image::open_bytes("image", bytes.clone()).unwrap();
                 let index = ImageIndex::build(&image, &Halt::unbounded());
                 assert!(index.coverage.is_complete());
-                index.references().len()
+                index.references().count()
             });
         });
     }
     let Some(path) = generated("large.sys") else { return };
     let image = driver_image::open(&path);
     let index = ImageIndex::build(&image, &Halt::unbounded());
-    let target = index.references()[index.references().len() / 2].target;
-    group.bench_function("references of one address", |b| b.iter(|| index.to(target).len()));
+    let middle = index.references().count() / 2;
+    let target = index.references().nth(middle).unwrap().target;
+    group.bench_function("references of one address", |b| b.iter(|| index.to(target).count()));
     let entry = image.base + u64::from(image.pe.entry_point);
     group.bench_function("listing of DriverEntry", |b| {
         b.iter(|| listing(&image, entry, &Structural, &Halt::unbounded()).instructions.len());

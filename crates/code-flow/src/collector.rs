@@ -1,6 +1,7 @@
 //! What the walk collects for [`ImageIndex`]: references, uses of imports, privileged instructions.
 
 use std::collections::HashSet;
+use std::rc::Rc;
 
 use code::record::{Operand, Operation, Register, Transfer};
 use code::{Arm64, Decoded, Mention, Recorder, Scanned, decode_arm64};
@@ -8,6 +9,7 @@ use target::Machine;
 
 use crate::image::CodeImage;
 use crate::listing::ResolvedTable;
+use crate::reference_list::ReferenceList;
 use crate::references::{ImageIndex, ImportSite, ImportUse, PrivilegedSite, Reference, XrefKind};
 use crate::spans::Span;
 use crate::structural::{WINDOW, records, resolve};
@@ -34,7 +36,7 @@ pub(crate) struct Collector<'i, 'a> {
     image: &'i CodeImage<'a>,
     recorder: Recorder,
     relocated: bool,
-    references: Vec<Reference>,
+    references: ReferenceList,
     sites: Vec<ImportSite>,
     /// Calls of a loaded register, and where it was loaded.
     register_calls: Vec<(ImportSite, u64)>,
@@ -65,7 +67,11 @@ impl<'i, 'a> Collector<'i, 'a> {
             image,
             recorder: Recorder::new(image.machine),
             relocated: !image.relocations().is_empty(),
-            references: Vec::with_capacity((image.size as usize / 16).min(MAX_REFERENCES)),
+            references: ReferenceList::new(
+                image.base,
+                image.size,
+                (image.size as usize / 16).min(MAX_REFERENCES),
+            ),
             sites: Vec::new(),
             register_calls: Vec::new(),
             import_jumps: HashSet::new(),
@@ -79,13 +85,17 @@ impl<'i, 'a> Collector<'i, 'a> {
         }
     }
 
-    pub(crate) fn finish(mut self, image: &CodeImage<'_>, mut coverage: Coverage) -> ImageIndex {
+    pub(crate) fn finish(
+        mut self,
+        image: &CodeImage<'_>,
+        mut coverage: Coverage,
+        starts: Rc<[u64]>,
+    ) -> ImageIndex {
         self.interrupted();
         if self.cap_hit {
             coverage.cap("references");
         }
-        self.references.sort_unstable();
-        self.references.dedup();
+        self.references.sort();
         let mut privileged: Vec<PrivilegedSite> = self.privileged.into_iter().flatten().collect();
         privileged.sort_by_key(|site| site.at);
         let mut out = ImageIndex {
@@ -95,7 +105,7 @@ impl<'i, 'a> Collector<'i, 'a> {
             privileged_counts: self.counts,
             coverage,
             unresolved_jumps: self.unresolved_jumps,
-            starts: image.found_starts(),
+            starts,
         };
         let mut sites = self.sites;
         for (site, load) in self.register_calls {
@@ -371,11 +381,12 @@ fn resolve_thunks(image: &CodeImage<'_>, index: &ImageIndex, sites: Vec<ImportSi
     let mut out: Vec<ImportSite> = Vec::with_capacity(sites.len());
     for site in sites {
         let start = if site.how == ImportUse::Called { thunk_start(image, &site) } else { None };
-        let callers = start.map(|start| index.to(start)).unwrap_or_default();
+        let callers = start.map(|start| index.to(start));
         let before = out.len();
         out.extend(
             callers
-                .iter()
+                .into_iter()
+                .flatten()
                 .filter(|caller| matches!(caller.kind, XrefKind::Call | XrefKind::Jump | XrefKind::Branch))
                 .map(|caller| ImportSite { at: caller.at, standing: caller.standing, ..site }),
         );
@@ -385,7 +396,7 @@ fn resolve_thunks(image: &CodeImage<'_>, index: &ImageIndex, sites: Vec<ImportSi
         }
     }
     // The loader makes direct transfers of calls through slots.
-    for reference in index.references() {
+    for reference in index.references.unpacked() {
         let transfer = matches!(reference.kind, XrefKind::Call | XrefKind::Jump);
         if transfer
             && !image.contains(reference.target)

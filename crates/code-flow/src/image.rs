@@ -1,14 +1,15 @@
 //! One image as code recovery sees it: bytes by address with their provenance, sections, imports.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
+use std::rc::Rc;
 
 use pe::{ImageSource, Pe, PeError, Relocation, Section};
 use target::{Machine, Module};
 
 use crate::imports::{ImportSlot, Imports};
 use crate::regions::Regions;
-use crate::starts::KnownStarts;
+use crate::starts::{FoundStarts, KnownStarts};
 use crate::symbols::{Names, NoNames};
 use crate::vocabulary::{BytesFrom, ImageRecord};
 
@@ -94,7 +95,7 @@ pub struct CodeImage<'a> {
     relocations: OnceCell<Vec<Relocation>>,
     names: Box<dyn Names + 'a>,
     /// Starts of functions found in code decoded so far.
-    found: RefCell<BTreeSet<u64>>,
+    found: RefCell<FoundStarts>,
     /// Whether a function returns, as far as it was asked.
     pub(crate) returns: RefCell<HashMap<u64, bool>>,
     bound: OnceCell<HashMap<u64, usize>>,
@@ -305,27 +306,21 @@ impl<'a> CodeImage<'a> {
         }
     }
 
-    /// Notes many, by address.
-    pub(crate) fn note_starts(&self, starts: impl Iterator<Item = u64>) {
-        let starts: BTreeSet<u64> = starts.collect();
-        let mut found = self.found.borrow_mut();
-        if found.is_empty() {
-            *found = starts;
-        } else {
-            found.extend(starts);
-        }
+    /// Starts noted so far and these, by address: what the image knows from now on.
+    pub(crate) fn settle_starts(&self, more: &[u64]) -> Rc<[u64]> {
+        self.found.borrow_mut().settle(more)
     }
 
     /// Starts noted so far, by address.
     #[must_use]
     pub fn found_starts(&self) -> Vec<u64> {
-        self.found.borrow().iter().copied().collect()
+        self.found.borrow().all()
     }
 
     /// Takes over the starts an earlier walk of the same image found. Extents of functions without
     /// unwind records, and what is a tail jump, depend on them.
     pub fn learn(&self, index: &crate::references::ImageIndex) {
-        self.found.borrow_mut().extend(index.starts.iter().copied());
+        self.found.borrow_mut().learn(&index.starts);
     }
 
     /// Whether a function is known to start at `address`: a sure start, or called or computed by code
@@ -333,16 +328,15 @@ impl<'a> CodeImage<'a> {
     /// own.
     #[must_use]
     pub fn is_start(&self, address: u64) -> bool {
-        self.starts().sure.contains(&address) || self.found.borrow().contains(&address)
+        self.starts().sure.contains(&address) || self.found.borrow().contains(address)
     }
 
     /// The next known start after `address`.
     #[must_use]
     pub fn next_start(&self, address: u64) -> Option<u64> {
         use std::ops::Bound::{Excluded, Unbounded};
-        let after = (Excluded(address), Unbounded);
-        let sure = self.starts().sure.range(after).next().copied();
-        let called = self.found.borrow().range(after).next().copied();
+        let sure = self.starts().sure.range((Excluded(address), Unbounded)).next().copied();
+        let called = self.found.borrow().after(address);
         sure.into_iter().chain(called).min()
     }
 
@@ -350,7 +344,7 @@ impl<'a> CodeImage<'a> {
     #[must_use]
     pub fn start_before(&self, address: u64) -> Option<u64> {
         let sure = self.starts().sure.range(..=address).next_back().copied();
-        let called = self.found.borrow().range(..=address).next_back().copied();
+        let called = self.found.borrow().up_to(address);
         sure.into_iter().chain(called).max()
     }
 
@@ -367,6 +361,29 @@ impl<'a> CodeImage<'a> {
         self.imports().slots.get(*bound.get(&address)?)
     }
 
+    /// As [`read_rva`](ImageSource::read_rva), for bytes the caller keeps: of a file they are not
+    /// cached once more.
+    pub(crate) fn read_past_cache(&self, rva: u32, buffer: &mut [u8]) -> usize {
+        let wanted = buffer.len().min((self.size - rva.min(self.size)) as usize);
+        if self.source.is_a_file() {
+            let got = self.source.read_page(rva, &mut buffer[..wanted]);
+            if wanted > 0 && got.read >= wanted {
+                self.note_origin(got.origin);
+                return wanted;
+            }
+        }
+        self.read_rva(rva, buffer)
+    }
+
+    fn note_origin(&self, origin: Origin) {
+        if matches!(origin, Origin::Target | Origin::Both) {
+            self.from_target.set(true);
+        }
+        if matches!(origin, Origin::ImageFile | Origin::Both) {
+            self.from_file.set(true);
+        }
+    }
+
     fn page(&self, rva: u32, mut visit: impl FnMut(&[u8])) {
         let number = rva / PAGE;
         if let Some(page) = self.pages.borrow().get(&number) {
@@ -378,14 +395,7 @@ impl<'a> CodeImage<'a> {
         let got = self.source.read_page(start, &mut buffer);
         buffer.truncate(got.read.min(length));
         if !buffer.is_empty() {
-            match got.origin {
-                Origin::Target => self.from_target.set(true),
-                Origin::ImageFile => self.from_file.set(true),
-                Origin::Both => {
-                    self.from_target.set(true);
-                    self.from_file.set(true);
-                }
-            }
+            self.note_origin(got.origin);
         }
         let mut pages = self.pages.borrow_mut();
         if pages.len() >= MAX_PAGES {

@@ -16,6 +16,7 @@ mod no_return;
 pub mod over_target;
 pub mod reach;
 pub mod recipe;
+mod reference_list;
 pub mod references;
 pub mod regions;
 pub mod sinks;

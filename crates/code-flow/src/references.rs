@@ -1,6 +1,8 @@
 //! The references of an image: who calls, jumps to, branches to or names an address. Found in
 //! decoded control flow, never by matching byte patterns. Made once for an image, asked often.
 
+use std::rc::Rc;
+
 use code::record::Privilege;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,6 +10,7 @@ use target::Halt;
 
 use crate::collector::Collector;
 use crate::image::CodeImage;
+use crate::reference_list::ReferenceList;
 use crate::starts::data_pointer_slots;
 use crate::vocabulary::{Coverage, Standing};
 use crate::walk::Walk;
@@ -87,7 +90,7 @@ pub struct PrivilegedSite {
 #[derive(Clone, Debug, Default)]
 pub struct ImageIndex {
     /// By target, then site.
-    pub(crate) references: Vec<Reference>,
+    pub(crate) references: ReferenceList,
     /// By slot, then site.
     pub imports: Vec<ImportSite>,
     /// By address.
@@ -97,8 +100,8 @@ pub struct ImageIndex {
     pub coverage: Coverage,
     /// Indirect jumps of reached code that no table was found for.
     pub unresolved_jumps: usize,
-    /// Starts of functions found on the way, for [`CodeImage::learn`].
-    pub starts: Vec<u64>,
+    /// Starts of functions found on the way, by address, for [`CodeImage::learn`].
+    pub starts: Rc<[u64]>,
 }
 
 /// A value of the image's data that equals an address.
@@ -115,23 +118,28 @@ impl ImageIndex {
     pub fn build(image: &CodeImage<'_>, halt: &Halt) -> Self {
         let mut walk = Walk::new(image, halt);
         let mut collector = Collector::new(image);
-        walk.run(&mut collector);
+        let starts = walk.run(&mut collector);
         let coverage = std::mem::take(&mut walk.coverage);
-        collector.finish(image, coverage)
+        collector.finish(image, coverage, starts)
     }
 
     /// References to `target`, by site.
-    #[must_use]
-    pub fn to(&self, target: u64) -> &[Reference] {
-        let from = self.references.partition_point(|reference| reference.target < target);
-        let count = self.references[from..].partition_point(|reference| reference.target == target);
-        &self.references[from..from + count]
+    pub fn to(&self, target: u64) -> impl DoubleEndedIterator<Item = Reference> + '_ {
+        self.references.between(target, target)
     }
 
     /// All references, by target.
-    #[must_use]
-    pub fn references(&self) -> &[Reference] {
-        &self.references
+    pub fn references(&self) -> impl DoubleEndedIterator<Item = Reference> + '_ {
+        self.references.between(0, u64::MAX)
+    }
+
+    /// References to addresses in `[first, last]`, by target.
+    pub fn references_between(
+        &self,
+        first: u64,
+        last: u64,
+    ) -> impl DoubleEndedIterator<Item = Reference> + '_ {
+        self.references.between(first, last)
     }
 
     /// Sites that use the import behind `slot`.
@@ -143,10 +151,9 @@ impl ImageIndex {
     /// Whether control enters somewhere in `(after, last]`.
     pub(crate) fn entered(&self, after: u64, last: u64) -> bool {
         use XrefKind::{Branch, Call, Jump, Table};
-        let from = self.references.partition_point(|reference| reference.target <= after);
-        self.references[from..]
-            .iter()
-            .take_while(|reference| reference.target <= last)
+        let Some(first) = after.checked_add(1) else { return false };
+        self.references
+            .between(first, last)
             .any(|reference| matches!(reference.kind, Branch | Jump | Call | Table))
     }
 }

@@ -1,6 +1,6 @@
 //! The executable bytes of an image: readable runs, no byte twice.
 
-use pe::{ImageSource, Section};
+use pe::Section;
 
 use crate::image::CodeImage;
 use crate::vocabulary::{Coverage, Range};
@@ -91,13 +91,8 @@ impl Reader<'_, '_> {
                 return self.coverage.cap("code_bytes");
             }
             let length = ((end - at) as usize).min(WINDOW).min(self.left);
-            let mut buffer = vec![0; length];
-            let read = self.image.read_rva(at, &mut buffer);
-            buffer.truncate(read);
+            let read = self.window(section, at, length);
             self.left -= read;
-            if read > 0 {
-                self.keep(section, at, &buffer);
-            }
             at += read as u32;
             if read < length {
                 // The rest of this page is not there.
@@ -108,30 +103,38 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn keep(&mut self, section: &Section, rva: u32, bytes: &[u8]) {
+    /// Reads up to `length` bytes at `rva` onto the last span, or into one that begins there.
+    fn window(&mut self, section: &Section, rva: u32, length: usize) -> usize {
         let start = self.image.base + u64::from(rva);
-        self.coverage.scanned_bytes += bytes.len() as u64;
-        match self.spans.last_mut() {
-            Some(last) if last.end() == start && last.section == section.name => {
-                last.bytes.extend_from_slice(bytes);
-                if let Some(range) = self.coverage.scanned.last_mut()
-                    && range.start.0 == last.start
-                {
-                    range.bytes = last.bytes.len() as u64;
-                }
-            }
-            _ => {
-                self.spans.push(Span {
-                    section: section.name.clone(),
-                    discardable: is_discardable(section),
-                    start,
-                    bytes: bytes.to_vec(),
-                });
-                let range =
-                    Range { section: section.name.clone(), start: Address(start), bytes: bytes.len() as u64 };
+        let goes_on =
+            self.spans.last().is_some_and(|last| last.end() == start && last.section == section.name);
+        if !goes_on {
+            self.spans.push(Span {
+                section: section.name.clone(),
+                discardable: is_discardable(section),
+                start,
+                bytes: Vec::new(),
+            });
+        }
+        let Some(last) = self.spans.last_mut() else { return 0 };
+        let before = last.bytes.len();
+        last.bytes.resize(before + length, 0);
+        let read = self.image.read_past_cache(rva, &mut last.bytes[before..]);
+        last.bytes.truncate(before + read);
+        self.coverage.scanned_bytes += read as u64;
+        if last.bytes.is_empty() {
+            self.spans.pop();
+            return 0;
+        }
+        let (start, bytes) = (last.start, last.bytes.len() as u64);
+        match self.coverage.scanned.last_mut().filter(|range| range.start.0 == start) {
+            Some(range) => range.bytes = bytes,
+            None => {
+                let range = Range { section: section.name.clone(), start: Address(start), bytes };
                 push(&mut self.coverage.scanned, range, &mut self.coverage.cap_hit);
             }
         }
+        read
     }
 
     fn unreadable(&mut self, section: &Section, rva: u32, bytes: u32) {

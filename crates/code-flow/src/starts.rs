@@ -1,6 +1,7 @@
 //! Where functions are known to start.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use pe::{DirectoryIndex, RelocationKind};
 
@@ -108,6 +109,63 @@ impl KnownStarts {
                 self.pointed_at.insert(value);
             }
         }
+    }
+}
+
+/// Starts found in code decoded so far: one walk's, which its index shares, and some more.
+#[derive(Default)]
+pub(crate) struct FoundStarts {
+    walked: Rc<[u64]>,
+    more: BTreeSet<u64>,
+}
+
+impl FoundStarts {
+    pub(crate) fn insert(&mut self, address: u64) {
+        self.more.insert(address);
+    }
+
+    pub(crate) fn contains(&self, address: u64) -> bool {
+        self.walked.binary_search(&address).is_ok() || self.more.contains(&address)
+    }
+
+    /// The first after `address`.
+    pub(crate) fn after(&self, address: u64) -> Option<u64> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let at = self.walked.partition_point(|start| *start <= address);
+        let more = self.more.range((Excluded(address), Unbounded)).next();
+        self.walked.get(at).into_iter().chain(more).copied().min()
+    }
+
+    /// The last at or before `address`.
+    pub(crate) fn up_to(&self, address: u64) -> Option<u64> {
+        let at = self.walked.partition_point(|start| *start <= address);
+        let walked = at.checked_sub(1).and_then(|at| self.walked.get(at));
+        walked.into_iter().chain(self.more.range(..=address).next_back()).copied().max()
+    }
+
+    pub(crate) fn all(&self) -> Vec<u64> {
+        let mut all: Vec<u64> = self.walked.iter().chain(&self.more).copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    pub(crate) fn learn(&mut self, walked: &Rc<[u64]>) {
+        if self.walked.is_empty() {
+            self.walked = Rc::clone(walked);
+        } else if !Rc::ptr_eq(&self.walked, walked) {
+            self.more.extend(walked.iter().copied());
+        }
+    }
+
+    /// All of them and `more` as one walk's.
+    pub(crate) fn settle(&mut self, more: &[u64]) -> Rc<[u64]> {
+        let mut all: Vec<u64> = self.walked.iter().chain(&self.more).chain(more).copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        self.more.clear();
+        self.walked = all.into();
+        Rc::clone(&self.walked)
     }
 }
 

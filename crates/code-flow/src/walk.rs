@@ -22,8 +22,8 @@ const COVERED: u8 = 1;
 const START: u8 = 2;
 const RECORDED: u8 = 4;
 const QUEUED: u8 = 8;
-/// Called directly: the start of a function.
-const CALLED: u8 = 16;
+/// `int3`, what compilers pad with: nothing refers to anything in a run of them.
+const PADDING: u8 = 0xcc;
 
 /// What a walk meets.
 pub(crate) trait Visitor {
@@ -50,6 +50,11 @@ pub(crate) struct Walk<'i, 'a> {
     pub(crate) coverage: Coverage,
     halt: &'i Halt,
     count: usize,
+    /// The count at which the halt is looked at next.
+    poll_at: usize,
+    /// Targets of direct calls since they were last taken, and all before, in order.
+    called: Vec<u64>,
+    all_called: Vec<u64>,
     /// `[start, end)` of resolved jump tables.
     tables: Vec<(u64, u64)>,
 }
@@ -59,7 +64,18 @@ impl<'i, 'a> Walk<'i, 'a> {
         let (spans, coverage) = code_spans(image, halt);
         let spans: Vec<Rc<Span>> = spans.into_iter().map(Rc::new).collect();
         let marks = spans.iter().map(|span| vec![0; span.bytes.len()]).collect();
-        let mut walk = Self { image, spans, marks, coverage, halt, count: 0, tables: Vec::new() };
+        let mut walk = Self {
+            image,
+            spans,
+            marks,
+            coverage,
+            halt,
+            count: 0,
+            poll_at: 0,
+            called: Vec::new(),
+            all_called: Vec::new(),
+            tables: Vec::new(),
+        };
         for region in image.regions().all() {
             let start = image.base + u64::from(region.begin);
             walk.mark(start, image.base + u64::from(region.end), RECORDED);
@@ -123,29 +139,40 @@ impl<'i, 'a> Walk<'i, 'a> {
     }
 
     fn stopped(&mut self) -> bool {
-        if self.coverage.stopped.is_none() && self.count.is_multiple_of(POLL) {
+        if self.count >= self.poll_at && self.coverage.stopped.is_none() {
+            self.poll_at = self.count + POLL;
             self.coverage.stopped = self.halt.stop().map(Into::into);
         }
         self.coverage.stopped.is_some()
     }
 
-    /// Walks everything.
-    pub(crate) fn run(&mut self, visitor: &mut dyn Visitor) {
-        self.descend(self.roots(), visitor);
-        let called = self.sweep(visitor, RECORDED, Standing::InFunction);
-        self.descend(called, visitor);
-        self.sweep(visitor, RECORDED, Standing::InFunction);
+    /// Walks everything; the starts of functions the image knows from then on.
+    pub(crate) fn run(&mut self, visitor: &mut dyn Visitor) -> Rc<[u64]> {
+        let spans = self.spans.clone();
+        let mut scanners: Vec<Scanner<'_>> =
+            spans.iter().map(|span| Scanner::new(self.image.machine, span.start, &span.bytes)).collect();
+        self.descend(self.roots(), &mut scanners, visitor);
+        let called = self.sweep(RECORDED, Standing::InFunction, &mut scanners, visitor);
+        self.descend(called, &mut scanners, visitor);
+        self.sweep(RECORDED, Standing::InFunction, &mut scanners, visitor);
         let gaps = if self.image.machine == Machine::X86 || self.image.regions().is_empty() {
             Standing::Unverified
         } else {
             Standing::NoUnwindEntry
         };
-        self.sweep(visitor, 0, gaps);
-        let starts = self.spans.iter().zip(&self.marks).flat_map(|(span, marks)| {
-            let called = marks.iter().enumerate().filter(|(_, mark)| **mark & CALLED != 0);
-            called.map(|(offset, _)| span.start + offset as u64)
-        });
-        self.image.note_starts(starts);
+        self.sweep(0, gaps, &mut scanners, visitor);
+        self.take_called();
+        self.image.settle_starts(&self.all_called)
+    }
+
+    /// Targets of direct calls since the last time that are in code, by address.
+    fn take_called(&mut self) -> Vec<u64> {
+        let mut called = std::mem::take(&mut self.called);
+        called.sort_unstable();
+        called.dedup();
+        called.retain(|target| self.span_at(*target).is_some());
+        self.all_called.extend_from_slice(&called);
+        called
     }
 
     fn roots(&self) -> Vec<u64> {
@@ -159,21 +186,30 @@ impl<'i, 'a> Walk<'i, 'a> {
         out
     }
 
-    fn descend(&mut self, roots: Vec<u64>, visitor: &mut dyn Visitor) {
+    fn descend(&mut self, roots: Vec<u64>, scanners: &mut [Scanner<'_>], visitor: &mut dyn Visitor) {
         let mut queue = roots;
         let mut jumps = Vec::new();
         loop {
             while let Some(start) = queue.pop() {
-                self.path(start, &mut queue, &mut jumps, visitor);
+                self.path(start, &mut queue, &mut jumps, scanners, visitor);
                 if self.coverage.stopped.is_some() {
                     return;
                 }
+            }
+            // By address: one function after the other reads memory in order.
+            for target in self.take_called().into_iter().rev() {
+                if self.queue_once(target) {
+                    queue.push(target);
+                }
+            }
+            if !queue.is_empty() {
+                continue;
             }
             for jump in std::mem::take(&mut jumps) {
                 let Some(table) = visitor.table(self, &jump) else { continue };
                 let bytes = table.targets.len() as u64 * u64::from(table.entry_size);
                 self.tables.push((table.table, table.table.saturating_add(bytes)));
-                queue.extend(table.targets.into_iter().filter(|target| self.queue_once(*target, 0)));
+                queue.extend(table.targets.into_iter().filter(|target| self.queue_once(*target)));
             }
             if queue.is_empty() {
                 self.computed(visitor.taken(), &mut queue);
@@ -193,7 +229,7 @@ impl<'i, 'a> Walk<'i, 'a> {
                 continue;
             }
             self.image.note_start(address);
-            if self.queue_once(address, 0) {
+            if self.queue_once(address) {
                 queue.push(address);
             }
         }
@@ -256,13 +292,13 @@ impl<'i, 'a> Walk<'i, 'a> {
         ends
     }
 
-    /// Whether `address` was not queued or decoded before; `bit` is marked there.
-    fn queue_once(&mut self, address: u64, bit: u8) -> bool {
+    /// Whether `address` was not queued or decoded before.
+    fn queue_once(&mut self, address: u64) -> bool {
         let Some(index) = self.span_at(address) else { return false };
         let Some(offset) = self.spans[index].offset(address) else { return false };
         let mark = &mut self.marks[index][offset];
         let first = *mark & (QUEUED | START) == 0;
-        *mark |= QUEUED | bit;
+        *mark |= QUEUED;
         first
     }
 
@@ -271,18 +307,22 @@ impl<'i, 'a> Walk<'i, 'a> {
         start: u64,
         queue: &mut Vec<u64>,
         jumps: &mut Vec<Scanned>,
+        scanners: &mut [Scanner<'_>],
         visitor: &mut dyn Visitor,
     ) {
-        visitor.interrupted();
         let Some(index) = self.span_at(start) else {
+            visitor.interrupted();
             self.coverage.blind += u64::from(self.image.is_executable(start));
             return;
         };
         let span = Rc::clone(&self.spans[index]);
-        let mut scanner = Scanner::new(self.image.machine, span.start, &span.bytes);
-        let mut at = start;
-        while let Some(offset) = span.offset(at) {
-            if self.marks[index][offset] & START != 0 || self.stopped() {
+        let Some(mut offset) = span.offset(start).filter(|at| self.marks[index][*at] & START == 0) else {
+            return;
+        };
+        visitor.interrupted();
+        let scanner = &mut scanners[index];
+        while self.marks[index].get(offset).is_some_and(|mark| mark & START == 0) {
+            if self.stopped() {
                 return;
             }
             let instruction = scanner.at(offset, span.bytes.len());
@@ -290,19 +330,17 @@ impl<'i, 'a> Walk<'i, 'a> {
                 self.coverage.blind += 1;
                 return;
             }
-            self.take(index, offset, &instruction, Standing::InFunction, visitor);
+            self.take(index, &span, offset, &instruction, Standing::InFunction, visitor);
             match instruction.transfer {
-                Transfer::Branch(Some(target)) if self.queue_once(target, 0) => queue.push(target),
+                Transfer::Branch(Some(target)) if self.queue_once(target) => queue.push(target),
                 Transfer::Call(target) => {
-                    if let Some(target) = target.filter(|target| self.queue_once(*target, CALLED)) {
-                        queue.push(target);
-                    }
+                    self.called.extend(target);
                     if self.is_last_call(index, &instruction) {
                         return;
                     }
                 }
                 Transfer::Jump(Some(target)) => {
-                    if self.queue_once(target, 0) {
+                    if self.queue_once(target) {
                         queue.push(target);
                     }
                     return;
@@ -311,7 +349,7 @@ impl<'i, 'a> Walk<'i, 'a> {
                 Transfer::Return | Transfer::Trap => return,
                 _ => {}
             }
-            at = instruction.end();
+            offset += usize::from(instruction.length);
         }
     }
 
@@ -328,19 +366,22 @@ impl<'i, 'a> Walk<'i, 'a> {
     fn take(
         &mut self,
         index: usize,
+        span: &Span,
         offset: usize,
         instruction: &Scanned,
         standing: Standing,
         visitor: &mut dyn Visitor,
     ) {
         self.count += 1;
-        let span = Rc::clone(&self.spans[index]);
         let end = (offset + usize::from(instruction.length)).min(span.bytes.len());
-        self.marks[index][offset] |= START;
-        for mark in &mut self.marks[index][offset..end] {
+        let marks = &mut self.marks[index][offset..end];
+        for mark in marks.iter_mut() {
             *mark |= COVERED;
         }
-        visitor.instruction(instruction, &span.bytes[offset..end], standing, &span);
+        if let Some(first) = marks.first_mut() {
+            *first |= START;
+        }
+        visitor.instruction(instruction, &span.bytes[offset..end], standing, span);
         if !matches!(instruction.transfer, Transfer::Fallthrough) {
             visitor.interrupted();
         }
@@ -348,18 +389,18 @@ impl<'i, 'a> Walk<'i, 'a> {
 
     /// Decodes bytes no instruction covers yet: those with `bit`, or all for 0. Direct targets of
     /// code that is in a function are returned, to be descended into.
-    fn sweep(&mut self, visitor: &mut dyn Visitor, bit: u8, standing: Standing) -> Vec<u64> {
+    fn sweep(
+        &mut self,
+        bit: u8,
+        standing: Standing,
+        scanners: &mut [Scanner<'_>],
+        visitor: &mut dyn Visitor,
+    ) -> Vec<u64> {
         let mut targets = Vec::new();
-        for index in 0..self.spans.len() {
+        for (index, scanner) in scanners.iter_mut().enumerate() {
             let mut offset = 0;
-            while offset < self.marks[index].len() {
-                if self.marks[index][offset] & COVERED != 0
-                    || (bit != 0 && self.marks[index][offset] & bit == 0)
-                {
-                    offset += 1;
-                    continue;
-                }
-                offset = self.gap(index, offset, bit, standing, visitor, &mut targets);
+            while let Some(start) = next_free(&self.marks[index], offset, bit) {
+                offset = self.gap(index, start, (bit, standing), scanner, visitor, &mut targets);
                 if self.coverage.stopped.is_some() {
                     return targets;
                 }
@@ -373,21 +414,24 @@ impl<'i, 'a> Walk<'i, 'a> {
         &mut self,
         index: usize,
         start: usize,
-        bit: u8,
-        standing: Standing,
+        (bit, standing): (u8, Standing),
+        scanner: &mut Scanner<'_>,
         visitor: &mut dyn Visitor,
         targets: &mut Vec<u64>,
     ) -> usize {
         visitor.interrupted();
-        let free = |mark: &u8| mark & COVERED == 0 && (bit == 0 || mark & bit != 0);
-        let marks = &self.marks[index];
-        let end = start + marks[start..].iter().take_while(|mark| free(mark)).count();
+        let end = start + self.marks[index][start..].iter().take_while(|mark| is_free(**mark, bit)).count();
         let span = Rc::clone(&self.spans[index]);
-        let mut scanner = Scanner::new(self.image.machine, span.start, &span.bytes);
+        let pads = matches!(self.image.machine, Machine::X64 | Machine::X86);
         let mut offset = start;
         while offset < end {
             if self.stopped() {
                 return end;
+            }
+            if pads && span.bytes[offset] == PADDING {
+                offset += self.padding(index, &span.bytes[offset..end], offset);
+                visitor.interrupted();
+                continue;
             }
             let instruction = scanner.at(offset, end);
             if instruction.transfer == Transfer::Undecodable || instruction.length == 0 {
@@ -399,10 +443,12 @@ impl<'i, 'a> Walk<'i, 'a> {
                 offset += usize::from(instruction.length.max(1));
                 continue;
             }
-            self.take(index, offset, &instruction, standing, visitor);
+            self.take(index, &span, offset, &instruction, standing, visitor);
             if let (Standing::InFunction, Some(target)) = (standing, instruction.transfer.target()) {
-                let called = matches!(instruction.transfer, Transfer::Call(_));
-                if self.queue_once(target, if called { CALLED } else { 0 }) {
+                if matches!(instruction.transfer, Transfer::Call(_)) {
+                    self.called.push(target);
+                }
+                if self.queue_once(target) {
                     targets.push(target);
                 }
             }
@@ -410,6 +456,39 @@ impl<'i, 'a> Walk<'i, 'a> {
         }
         end
     }
+
+    /// Takes the `int3`s that `bytes`, at `offset`, begin with; how many there are.
+    fn padding(&mut self, index: usize, bytes: &[u8], offset: usize) -> usize {
+        let length = bytes.iter().take_while(|byte| **byte == PADDING).count();
+        for mark in &mut self.marks[index][offset..offset + length] {
+            *mark |= START | COVERED;
+        }
+        self.count += length;
+        length
+    }
+}
+
+/// Whether no instruction covers a byte, and it has `bit`, unless that is 0.
+fn is_free(mark: u8, bit: u8) -> bool {
+    mark & (COVERED | bit) == bit
+}
+
+/// The first free byte from `from` on.
+fn next_free(marks: &[u8], from: usize, bit: u8) -> Option<usize> {
+    // Eight marks at a time: most are covered.
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let (mask, wanted) = (EACH * u64::from(COVERED | bit), EACH * u64::from(bit));
+    let mut at = from;
+    for eight in marks.get(from..)?.chunks_exact(8) {
+        let Ok(word) = eight.try_into().map(u64::from_le_bytes) else { break };
+        let differs = (word & mask) ^ wanted;
+        // A byte of `differs` that is 0 is a free one; none is above 5, so none carries.
+        if differs.wrapping_add(EACH * 0x7f) & (EACH * 0x80) != EACH * 0x80 {
+            break;
+        }
+        at += 8;
+    }
+    marks[at..].iter().position(|mark| is_free(*mark, bit)).map(|ahead| at + ahead)
 }
 
 /// Whether bytes begin with a string, in ASCII or UTF-16, that ends: drivers keep some beside their
@@ -428,7 +507,20 @@ fn is_text(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_text;
+    use super::{COVERED, QUEUED, RECORDED, START, is_free, is_text, next_free};
+
+    #[test]
+    fn free_bytes_are_found_wherever_they_lie() {
+        let kinds = [0, COVERED, COVERED | START, RECORDED, RECORDED | COVERED | QUEUED, RECORDED | QUEUED];
+        let marks: Vec<u8> = (0..600_usize).map(|i| kinds[(i * i / 7 + i / 40) % kinds.len()]).collect();
+        let marks = [&marks[..], &[COVERED; 37], &[RECORDED], &[COVERED | RECORDED; 50]].concat();
+        for bit in [0, RECORDED] {
+            for from in 0..=marks.len() + 1 {
+                let plain = (from..marks.len()).find(|at| is_free(marks[*at], bit));
+                assert_eq!(next_free(&marks, from, bit), plain, "{from} {bit}");
+            }
+        }
+    }
 
     #[test]
     fn strings_are_text_and_prologues_are_not() {

@@ -78,8 +78,8 @@ fn bind_info(image: &CodeImage<'_>, field: u64) -> Option<WdfTable> {
 pub fn wdf_sites(image: &CodeImage<'_>, index: &ImageIndex, table: &WdfTable) -> Vec<WdfSite> {
     let size = image.pointer_size() as u64;
     let mut out = BTreeSet::new();
-    let end = table.table.saturating_add(table.count * size);
-    let used = index.references().iter().filter(|r| (table.table..end).contains(&r.target));
+    let last = table.table.saturating_add((table.count * size).saturating_sub(1));
+    let used = index.references_between(table.table, last);
     for reference in used.filter(|reference| reference.kind == XrefKind::Access) {
         let instruction = decode_at(image, &mut Recorder::new(image.machine), reference.at);
         let number = (reference.target - table.table) / size;
@@ -89,7 +89,7 @@ pub fn wdf_sites(image: &CodeImage<'_>, index: &ImageIndex, table: &WdfTable) ->
                     out.insert(WdfSite { index, at: reference.at, standing: reference.standing });
                 }
             }
-            _ if number == 0 => out.extend(after_load(image, reference, &instruction, table, size)),
+            _ if number == 0 => out.extend(after_load(image, &reference, &instruction, table, size)),
             _ => {}
         }
     }

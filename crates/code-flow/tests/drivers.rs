@@ -70,7 +70,7 @@ fn d29_by_kind_is_exact() {
         (XrefKind::DataPointer, vec![pointer]),
     ]);
     assert_eq!(by_kind, expected);
-    assert!(index.references().iter().all(|r| !(decoy + 1..decoy + 10).contains(&r.at)));
+    assert!(index.references().all(|r| !(decoy + 1..decoy + 10).contains(&r.at)));
     assert!(index.coverage.is_complete(), "{:?}", index.coverage);
 }
 

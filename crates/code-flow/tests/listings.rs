@@ -20,7 +20,6 @@ fn every_driver_lists_without_holes() {
         let entry = image.base + u64::from(image.pe.entry_point);
         let mut starts: Vec<u64> = index
             .references()
-            .iter()
             .filter(|r| {
                 r.kind == code_flow::XrefKind::Call
                     && r.standing == code_flow::Standing::InFunction
@@ -59,7 +58,7 @@ fn dense_switches_resolve() {
         let index = ImageIndex::build(&image, &Halt::unbounded());
         assert_eq!(index.unresolved_jumps, 0, "{build}");
         assert_eq!(index.coverage.blind, 0, "{build}");
-        let tables = index.references().iter().filter(|r| r.kind == code_flow::XrefKind::Table).count();
+        let tables = index.references().filter(|r| r.kind == code_flow::XrefKind::Table).count();
         assert!(tables >= 9, "{build}: {tables}");
     }
 }
@@ -78,7 +77,7 @@ fn msvc_tables_resolve_and_the_decoy_does_not() {
 fn without_tables_the_cases_are_missing_and_said_so() {
     let image = open(&driver("x64-clang", "d08"));
     let index = ImageIndex::build(&image, &Halt::unbounded());
-    let jump = index.references().iter().find(|r| r.kind == code_flow::XrefKind::Table).unwrap().at;
+    let jump = index.references().find(|r| r.kind == code_flow::XrefKind::Table).unwrap().at;
     let entry = function_at(&image, jump).unwrap();
     let without = listing(&image, entry, &NoTables, &Halt::unbounded());
     let with = listing(&image, entry, &Structural, &Halt::unbounded());

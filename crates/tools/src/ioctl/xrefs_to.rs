@@ -98,11 +98,10 @@ struct Found {
 fn references(image: &CodeImage<'_>, index: &code_flow::ImageIndex, target: u64) -> Vec<Found> {
     let mut found: Vec<Found> = index
         .to(target)
-        .iter()
         .map(|r| Found { at: r.at, kind: r.kind, standing: Some(r.standing), unrelocated: false })
         .collect();
     if let Some(import) = image.bound_import(target) {
-        let through = index.to(import.slot).iter().filter(|r| r.kind == XrefKind::Import);
+        let through = index.to(import.slot).filter(|r| r.kind == XrefKind::Import);
         found.extend(through.map(|r| Found {
             at: r.at,
             kind: r.kind,
