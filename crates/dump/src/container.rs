@@ -58,6 +58,8 @@ const LIMIT: u64 = 8 << 30;
 const MAX_MEMBERS: usize = 1 << 16;
 /// Bytes of a member read to see what it is.
 const SNIFFED: usize = 16;
+/// Bytes that say what a file is that is nothing to open.
+const HEAD: u64 = 0x1000;
 /// Left free on the disk the temporary file is on.
 const SPARE: u64 = 64 << 20;
 
@@ -256,7 +258,11 @@ impl Sink<'_> {
         let folder = std::env::temp_dir();
         let free = free_space(&folder);
         let mut file = private_file().map_err(|why| self.failed(why))?;
-        let written = self.copy(&mut reader, &mut file, free)?;
+        let mut head = Vec::new();
+        reader.by_ref().take(HEAD).read_to_end(&mut head).map_err(|why| self.failed(why))?;
+        // What begins as nothing that is opened is refused by its beginning: the rest is not unpacked.
+        let rest = if Kind::sniff(&head).is_some() { u64::MAX } else { 0 };
+        let written = self.copy(&mut head.as_slice().chain(reader.take(rest)), &mut file, free)?;
         if written == 0 {
             return Err(DumpError::NoDump { container: self.container });
         }
@@ -316,15 +322,22 @@ mod tests {
 
     #[test]
     fn a_bomb_stops_at_the_limit() {
-        let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        writer.write_all(&vec![0; 1 << 20]).unwrap();
-        let map = MappedFile::from_bytes(writer.finish().unwrap());
+        let packed = |head: &[u8]| {
+            let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            writer.write_all(&[head, &vec![0; (1 << 20) - head.len()]].concat()).unwrap();
+            MappedFile::from_bytes(writer.finish().unwrap())
+        };
+        let map = packed(b"MDMP");
         let unpack = |limit, halt: &Halt| unpack_bounded(Container::Gz, &map, limit, halt).map(drop);
         let error = unpack(1 << 16, &Halt::unbounded()).unwrap_err();
         assert!(matches!(error, DumpError::TooLarge { limit: 0x1_0000, .. }), "{error}");
         assert!(unpack(1 << 20, &Halt::unbounded()).is_ok());
         let out_of_time = Halt::within(std::time::Duration::ZERO);
         assert_eq!(unpack(1 << 20, &out_of_time).unwrap_err().category(), ("timeout", None));
+        // What is nothing to open is not unpacked to the end to find that out.
+        let (nothing, halt) = (packed(b""), Halt::unbounded());
+        let unpacked = unpack_bounded(Container::Gz, &nothing, 1 << 16, &halt).unwrap();
+        assert_eq!(unpacked.file.bytes().len(), 0x1000);
     }
 
     #[cfg(unix)]
