@@ -29,7 +29,21 @@ fn identity() -> String {
     }
 }
 
-fn main() {
+/// What Explorer and scanners read of the Windows program. `FileVersion` is the bare release.
+fn version_resource(identity: &str) -> std::io::Result<()> {
+    let mut resource = winresource::WindowsResource::new();
+    resource
+        .set("CompanyName", "the windbg-mcp authors")
+        .set("ProductName", "windbg-mcp")
+        .set("FileDescription", "MCP server for Windows debugging")
+        .set("OriginalFilename", "windbg-mcp.exe")
+        .set("InternalName", "windbg-mcp")
+        .set("LegalCopyright", "Copyright (c) 2026 the windbg-mcp authors; MIT License")
+        .set("ProductVersion", identity);
+    resource.compile()
+}
+
+fn main() -> std::io::Result<()> {
     println!("cargo:rerun-if-env-changed=WINDBG_MCP_BUILD");
     // A commit, a checkout or a change in any crate makes another build.
     for path in ["../../.git/HEAD", "../../.git/logs/HEAD", "../../Cargo.lock", "../../crates"] {
@@ -37,5 +51,10 @@ fn main() {
             println!("cargo:rerun-if-changed={path}");
         }
     }
-    println!("cargo:rustc-env=WINDBG_MCP_BUILD={}", identity());
+    let identity = identity();
+    println!("cargo:rustc-env=WINDBG_MCP_BUILD={identity}");
+    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("windows") {
+        version_resource(&identity)?;
+    }
+    Ok(())
 }

@@ -383,3 +383,21 @@ fn the_windows_program_serves_stdio_under_wine() {
     let status = client.exit(Duration::from_secs(20)).expect("the server ends with its input");
     assert_eq!(status.code(), Some(0));
 }
+
+#[test]
+fn the_windows_program_says_in_its_resource_who_made_it_and_which_build_it_is() {
+    let Some(lab) = lab() else { return };
+    let image = pe::FileImage::new(std::fs::read(&lab.worker).unwrap()).unwrap();
+    let version = image.pe().version(&image).expect("a version resource");
+    let release = env!("CARGO_PKG_VERSION");
+    assert_eq!(version.string("FileVersion"), Some(release));
+    assert_eq!(version.string("OriginalFilename"), Some("windbg-mcp.exe"));
+    let numbers: Vec<u16> = release.split('.').map(|part| part.parse().unwrap()).collect();
+    assert_eq!(version.file_version.unwrap()[..3], numbers);
+    for name in ["CompanyName", "ProductName", "FileDescription", "LegalCopyright"] {
+        assert!(version.string(name).is_some_and(|text| !text.is_empty()), "{name}");
+    }
+    let own = Command::new(env!("CARGO_BIN_EXE_windbg-mcp")).arg("--version").output().unwrap();
+    let build = version.string("ProductVersion").unwrap();
+    assert!(String::from_utf8(own.stdout).unwrap().contains(build), "{build}");
+}
