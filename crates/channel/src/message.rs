@@ -37,6 +37,9 @@ pub enum Op {
     Abandon,
     /// Releases the target, in queue order, and ends the worker.
     End,
+    /// Acted on at once: what this worker holds is kept whatever becomes of the supervisor, until its
+    /// process is ended from outside.
+    PreserveKernel,
 }
 
 /// Worker to supervisor.

@@ -8,7 +8,7 @@ use target::{ExceptionRecord, MemoryExt, TargetExt};
 use windows::Win32::Foundation::HANDLE;
 use windows::core::s;
 
-use crate::engine::{DbgEng, EngineResult};
+use crate::engine::{DbgEng, EngineResult, Origin};
 use crate::inject::in_ntdll;
 use crate::run::{Before, Event};
 
@@ -19,6 +19,10 @@ const START_ADDRESS: u32 = 9;
 impl DbgEng {
     /// Whether the breakpoint exception `record` is the stop of an injected thread.
     pub(crate) fn is_break_in(&self, event: &Event, record: &ExceptionRecord, before: &Before) -> bool {
+        if self.origin == Origin::Kernel {
+            // No thread is made there: the processor that hears the break runs into the kernel's own.
+            return self.at_kernel_break(record.address);
+        }
         // A new process's own first stop looks the same.
         if !before.processes.contains(&event.process) || !self.at_break_point(record.address) {
             return false;
@@ -60,6 +64,16 @@ impl DbgEng {
         });
         // The engine's own handle, which it closes.
         started_at(HANDLE(handle.ok()? as *mut c_void))
+    }
+
+    fn at_kernel_break(&self, address: u64) -> bool {
+        let at = self.read_symbol_at(address).ok().flatten();
+        let named = |name: &str| {
+            ["DbgBreakPointWithStatus", "RtlpBreakWithStatusInstruction"]
+                .iter()
+                .any(|known| name.eq_ignore_ascii_case(known))
+        };
+        at.is_some_and(|hit| hit.displacement <= 1 && named(&hit.name))
     }
 
     /// Makes the thread current again that was before the run; when that one has ended (that of an

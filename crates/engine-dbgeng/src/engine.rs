@@ -46,6 +46,12 @@ pub enum OpenError {
     /// The system refused the attach; the process is as it was.
     #[error("cannot attach to process {pid}: {reason}")]
     NotAttached { pid: u32, reason: String },
+    /// Nothing was dialled, or nobody is there.
+    #[error("cannot attach to the kernel behind {aim}: {reason}")]
+    NotDialled { aim: String, reason: String },
+    /// The engine gave up without the stop; it still holds on to the target.
+    #[error("DbgEng came back from {aim} without a stop: {reason}")]
+    NoFirstStop { aim: String, reason: String },
     /// It ran to its end before it stopped.
     #[error("{what} ended{} before it stopped for the debugger", code_text(*.code))]
     Exited { what: String, code: Option<u32> },
@@ -79,6 +85,10 @@ pub(crate) fn explain(error: &windows::core::Error) -> String {
         0x8007_0005 => "access denied",
         0x8007_00c1 => "not a program this engine can run",
         0x8007_0057 => "invalid parameter",
+        0x8007_0020 => "in use by somebody else",
+        0x8007_00e7 => "all instances of the pipe are busy",
+        0x8007_274d => "connection refused",
+        0x8007_274c => "no connection in time",
         0x8007_0016 => "the engine does not recognise it",
         0x8004_0205 => "nothing is there to do it on",
         _ => message.trim(),
@@ -93,6 +103,8 @@ pub(crate) enum Origin {
     Launched,
     /// The processes attached to, by system id.
     Attached(Vec<u32>),
+    /// The kernel of another machine.
+    Kernel,
 }
 
 /// One engine, one target. Created and used on one thread; see [`DbgEng::breaker`] for the others.

@@ -55,7 +55,8 @@ impl DbgEng {
             kind: match (dump, kernel) {
                 (true, true) => TargetKind::KernelDump,
                 (true, false) => TargetKind::UserDump,
-                (false, _) => TargetKind::Process,
+                (false, true) => TargetKind::Kernel,
+                (false, false) => TargetKind::Process,
             },
             machine,
             wow64,

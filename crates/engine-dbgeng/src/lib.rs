@@ -19,6 +19,7 @@ mod floating;
 mod identity;
 mod inject;
 mod kernel;
+mod kernel_link;
 mod layout;
 mod library;
 mod locals;
@@ -37,6 +38,7 @@ mod watchdog;
 pub mod wine;
 mod write;
 
+pub use kernel_link::attach_kernel;
 pub use engine::{DbgEng, OpenError};
 pub use library::load;
 pub use open::{InitialBreak, LaunchOptions, Milestone, OpenOptions, attach, launch, open_dump, processes};

@@ -37,8 +37,11 @@ pub struct OpenOptions {
 /// How far an open got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Milestone {
-    /// The target exists or is claimed: the dump was handed over, the process created or attached to.
+    /// The target exists or is claimed: the dump was handed over, the process created or attached to,
+    /// the link to a kernel taken.
     Committed,
+    /// A kernel answered: from here on breaks reach it.
+    Connected,
     /// It is loaded and stopped; only its report is left.
     Opened,
 }
@@ -219,7 +222,7 @@ fn environment_block(changes: &[(String, String)]) -> Vec<u16> {
 
 impl DbgEng {
     /// Before the process exists: without it a program runs to its first exception or its end.
-    fn arm_initial_break(&self) -> Result<(), OpenError> {
+    pub(crate) fn arm_initial_break(&self) -> Result<(), OpenError> {
         // SAFETY: integers only.
         unsafe { self.control.AddEngineOptions(DEBUG_ENGOPT_INITIAL_BREAK) }
             .map_err(|error| OpenError::Engine { doing: "asking for the initial break", error })?;

@@ -28,6 +28,12 @@ impl DbgEng {
                 }
             }
             Origin::Attached(pids) => self.detach(pids)?,
+            Origin::Kernel => {
+                if let Err(error) = self.let_kernel_go() {
+                    self.released.set(false);
+                    return Err(error);
+                }
+            }
         }
         Ok(self.ending())
     }
@@ -41,6 +47,8 @@ impl DbgEng {
             Origin::Launched => Ending::Terminated,
             Origin::Attached(_) if earlier && self.exited_with().is_some() => Ending::Closed,
             Origin::Attached(_) => Ending::Detached,
+            Origin::Kernel if earlier => Ending::Closed,
+            Origin::Kernel => Ending::ResumedAndDetached,
         }
     }
 
@@ -73,7 +81,11 @@ impl DbgEng {
         outcome
     }
 
+    /// None of a kernel's: no thread is made in its processes.
     pub(crate) fn pids_here(&self) -> Vec<u32> {
+        if self.origin == Origin::Kernel {
+            return Vec::new();
+        }
         self.processes_here().into_iter().map(|(_, pid)| pid).collect()
     }
 

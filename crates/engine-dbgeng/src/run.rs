@@ -164,7 +164,7 @@ impl DbgEng {
     /// Keeps count of the breaks that `SetInterrupt` was called for and whose stop has not come: it may
     /// come in the next run or in the one after that. Whether this stop is one of those.
     fn count_break(&self, reason: &StopReason, raised: bool) -> bool {
-        if self.watchdog.injection().is_some() {
+        if self.origin != Origin::Kernel && self.watchdog.injection().is_some() {
             // A late one stops nothing.
             return false;
         }

@@ -236,7 +236,7 @@ fn watch(shared: &Shared, raiser: &Raiser, injection: Option<&Injection>) {
         }
         if let Some(cause) = armed.due(now) {
             match (injection, &armed.watched) {
-                (Some(injection), Watched::Resume { processes, .. }) => {
+                (Some(injection), Watched::Resume { processes, .. }) if !processes.is_empty() => {
                     let processes = processes.clone();
                     armed.raised = Some(cause);
                     armed.escalate = Some(now + ESCALATE);

@@ -65,7 +65,10 @@ fn at_the_front(session: &Session, next: Outgoing) -> Option<Vec<u8>> {
     if next.retires {
         session.advance(&mut state, Phase::Retired, Some("a command that can replace the target ran"));
     }
-    if next.op == Op::End {
+    if next.op == Op::End && session.controls_kernel {
+        // It is closed when its target was let go of, and not before.
+        state.releasing = true;
+    } else if next.op == Op::End {
         session.advance(&mut state, Phase::Closed, Some("ended on request"));
     }
     drop(state);
@@ -119,6 +122,7 @@ async fn watch(session: Arc<Session>, mut child: Child, mut output: Lines) {
     let cause = session.last_words.cause();
     let words = session.last_words.said().unwrap_or_default();
     session.lose(&how(status, fatal.as_deref(), cause, &words), cause == Some(Cause::Memory));
+    drop(crate::lock(&session.reservation).take());
     session.exited.send_replace(true);
 }
 
@@ -177,6 +181,8 @@ mod tests {
             engine_reason,
             limitation,
             under_wine,
+            remote_kernel: false,
+            reservation: None,
             shared,
             client,
             last_words: LastWords::none(),

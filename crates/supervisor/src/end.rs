@@ -26,6 +26,9 @@ impl Session {
                 state.lost = false;
                 return Ok(self.ended("closed"));
             }
+            if state.phase == Phase::KernelUnresolved {
+                return Ok(self.preserved());
+            }
             if !state.phase.live() {
                 return Err(self.stale(&state));
             }
@@ -36,12 +39,17 @@ impl Session {
             state.ending = true;
         }
         let batch = self.announce().await;
-        let ended = self.release(self.shared.config.release_grace, batch).await;
+        let grace = self.shared.config.release_grace;
+        let ended = if self.controls_kernel {
+            self.release_kernel(grace, batch, "ended on request").await
+        } else {
+            self.release(grace, batch).await
+        };
         self.tell_end(ended.released, ended.worker_terminated, ended.waited_ms);
         Ok(ended)
     }
 
-    fn tell_end(&self, released: bool, worker_terminated: bool, waited_ms: Option<u64>) {
+    pub(crate) fn tell_end(&self, released: bool, worker_terminated: bool, waited_ms: Option<u64>) {
         let session = self.id.clone();
         self.record(Event::SessionEnd { session, released, worker_terminated, waited_ms });
     }
@@ -87,7 +95,7 @@ impl Session {
         tokio::time::timeout(grace, event).await.ok()
     }
 
-    fn ended(&self, ending: &str) -> Ended {
+    pub(crate) fn ended(&self, ending: &str) -> Ended {
         Ended {
             session_id: self.id.clone(),
             ending: ending.to_owned(),
@@ -95,6 +103,7 @@ impl Session {
             worker_terminated: false,
             waited_ms: None,
             target_left_running: None,
+            recovery_required: false,
         }
     }
 
@@ -123,6 +132,11 @@ impl Session {
         if let Some(failed) = released.get("failed") {
             tracing::warn!(session = self.id, %failed, "the release of the target failed");
         }
+        self.let_exit(&released).await
+    }
+
+    /// The target was let go of: so is the worker.
+    async fn let_exit(&self, released: &serde_json::Value) -> Ended {
         self.hang_up.cancel();
         if !self.exits_within(EXIT).await {
             self.kill.cancel();
@@ -135,6 +149,33 @@ impl Session {
         }
     }
 
+    /// The same of a kernel: its worker is never killed over it, and the session is closed, because of
+    /// `why`, only when the target was let go of.
+    pub(crate) async fn release_kernel(&self, grace: Duration, batch: Duration, why: &str) -> Ended {
+        let answer = match self.control(Op::End, Gate::Teardown) {
+            Ok(answered) => self.patiently(batch, grace, answered).await,
+            Err(_) if self.is_unresolved() => return self.preserved(),
+            Err(_) => return self.ended("closed"),
+        };
+        let refused = match answer {
+            Some(Ok(Ok(reply))) => match reply.data.get("failed").and_then(serde_json::Value::as_str) {
+                None => {
+                    self.close(why);
+                    return self.let_exit(&reply.data).await;
+                }
+                Some(failed) => format!("its release was refused: {failed}"),
+            },
+            Some(Ok(Err(error))) => format!("its release was refused: {}", error.message),
+            Some(Err(_)) => {
+                self.state().lost = false;
+                return self.ended("closed");
+            }
+            None => format!("it did not let go of its target within {} s", grace.as_secs()),
+        };
+        self.unresolve(&refused);
+        self.preserved()
+    }
+
     fn close(&self, why: &str) {
         let mut state = self.state();
         self.advance(&mut state, Phase::Closed, Some(why));
@@ -144,6 +185,11 @@ impl Session {
     pub(crate) fn release_later(self: Arc<Self>) {
         tokio::spawn(async move {
             let grace = self.shared.config.release_grace;
+            if self.controls_kernel {
+                let ended = self.release_kernel(grace, Duration::ZERO, "reclaimed for another session").await;
+                self.tell_end(ended.released, ended.worker_terminated, None);
+                return;
+            }
             self.hang_up.cancel();
             let released = self.exits_within(grace).await;
             if !released {
@@ -157,6 +203,9 @@ impl Session {
     /// The server goes: close the channel, which makes the worker let go, and kill what has not
     /// gone within the shutdown grace, a running batch given its time before that.
     pub(crate) async fn let_go(&self) {
+        if self.controls_kernel && self.state().phase.live() {
+            return self.let_kernel_go().await;
+        }
         let batch = self.announce().await;
         self.close("the server shut down");
         self.hang_up.cancel();

@@ -138,6 +138,11 @@ pub(crate) fn choose(config: &Config, request: &OpenRequest) -> Result<Choice, T
         image.args.pop();
         return Ok(Choice { images: vec![image], limitation: None });
     }
+    let undialable = |says: &str, engine: &str| {
+        let words = request.connection().map(|connection| connection.transport().words()).unwrap_or_default();
+        let message = format!("engine {says} does not dial {words}; engine {engine} does");
+        ToolError::new(Category::Unsupported, message).because("no_transport").with("target", "no")
+    };
     let native = |why: &str| match own_image() {
         Ok(own) => Ok(plain(config, own, "native", why)),
         Err(why) => Err(ToolError::new(Category::Internal, why)),
@@ -146,6 +151,14 @@ pub(crate) fn choose(config: &Config, request: &OpenRequest) -> Result<Choice, T
         EngineChoice::Auto => automatic(config, request),
         asked => (asked, "it was asked for"),
     };
+    if let Some(transport) = request.connection().map(|connection| connection.transport()) {
+        if choice == EngineChoice::Dbgeng && !transport.dbgeng_dials() {
+            return Err(undialable("dbgeng", "native"));
+        }
+        if choice == EngineChoice::Native && transport.only_dbgeng_dials() {
+            return Err(undialable("native", "dbgeng"));
+        }
+    }
     if choice == EngineChoice::Native {
         return Ok(Choice { images: vec![native(why)?], limitation: None });
     }
@@ -168,6 +181,10 @@ pub(crate) fn choose(config: &Config, request: &OpenRequest) -> Result<Choice, T
 fn automatic(config: &Config, request: &OpenRequest) -> (EngineChoice, &'static str) {
     if request.needs_dbgeng() {
         return (EngineChoice::Dbgeng, "only DbgEng opens this kind of target");
+    }
+    if request.connection().is_some() {
+        // The rest of the strings DbgEng does not dial.
+        return (EngineChoice::Native, "only it dials this kind of connection");
     }
     match config.engine {
         EngineChoice::Auto if cfg!(windows) => (EngineChoice::Dbgeng, "it is the default on Windows"),

@@ -23,6 +23,7 @@ mod client;
 mod config;
 mod egress;
 mod end;
+mod endpoint;
 mod engine_install;
 mod image;
 mod image_header;
@@ -56,6 +57,7 @@ pub use wine::EngineFact;
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) log: Arc<LogRing>,
+    pub(crate) endpoints: endpoint::Endpoints,
     closing: AtomicBool,
     /// Requests of this run, as the transcript numbers them.
     requests: AtomicU64,
@@ -90,8 +92,13 @@ impl Supervisor {
     /// A supervisor that files worker records in `log`, which a [`RingLayer`] may share.
     #[must_use]
     pub fn with_log(config: Config, log: Arc<LogRing>) -> Arc<Self> {
-        let shared =
-            Arc::new(Shared { config, log, closing: AtomicBool::new(false), requests: AtomicU64::new(0) });
+        let shared = Arc::new(Shared {
+            config,
+            log,
+            endpoints: endpoint::Endpoints::default(),
+            closing: AtomicBool::new(false),
+            requests: AtomicU64::new(0),
+        });
         Arc::new(Self { shared, clients: Mutex::default() })
     }
 

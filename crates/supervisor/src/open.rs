@@ -13,6 +13,7 @@ use crate::answer::NO_WORKER;
 use crate::attend::attend;
 use crate::call;
 use crate::client::Client;
+use crate::endpoint;
 use crate::image;
 use crate::image_header;
 use crate::lock;
@@ -74,7 +75,11 @@ impl Client {
     pub(crate) fn reclaim(&self, just_opened: &str) {
         let held = lock(&self.sessions);
         loop {
-            let live = held.all.iter().filter(|session| session.state().phase.live());
+            let staying = |session: &&Arc<Session>| {
+                let state = session.state();
+                state.phase.live() && !state.ending
+            };
+            let live = held.all.iter().filter(staying);
             if live.count() <= self.shared.config.sessions {
                 return;
             }
@@ -88,6 +93,12 @@ impl Client {
                     continue;
                 }
                 state.ending = true;
+                // A kernel is closed when it was let go of.
+                if victim.controls_kernel {
+                    drop(state);
+                    Arc::clone(victim).release_later();
+                    continue;
+                }
                 let why = format!("reclaimed: it was idle and session {just_opened} needed its place");
                 victim.advance(&mut state, Phase::Closed, Some(&why));
             }
@@ -140,7 +151,8 @@ impl Scope {
         };
         // However this ends, from then on the session may be reclaimed.
         let _handed = HandedOut(&session);
-        let reply = self.wait(&session, &call).await.map_err(|error| outcome(error, &session))?;
+        let reply = self.wait(&session, &call).await;
+        let reply = reply.map_err(|error| outcome(error, &session, call.peek().is_some()))?;
         let mut report: OpenReport = serde_json::from_value(reply.data).map_err(|error| {
             ToolError::new(Category::Internal, format!("the worker's report of the target: {error}"))
                 .about(&session.id)
@@ -157,13 +169,15 @@ impl Scope {
         let slot = client.admit()?;
         let id = handle("sess")?;
         let choice = image::choose(&client.shared.config, request)?;
+        let reservation = endpoint::reserve(&client.shared, request)?;
+        let remote_kernel = reservation.is_some();
         let no_worker = |failure: process::NotStarted| {
             if failure.no_engine {
                 return image::unavailable(&failure.why);
             }
             ToolError::new(Category::Internal, failure.why).because(NO_WORKER).with("target", "no")
         };
-        let started = process::start_first(&client.shared, &id, &choice.images).await;
+        let started = process::start_first(&client.shared, &id, &choice.images, remote_kernel).await;
         let (worker, image, failures) = started.map_err(no_worker)?;
         let pid = worker.pid;
         let notes: Vec<String> = choice.limitation.iter().cloned().chain(failures).collect();
@@ -175,6 +189,8 @@ impl Scope {
             engine_reason: image.reason.clone(),
             limitation: (!notes.is_empty()).then(|| notes.join("; ")),
             under_wine: image.under_wine,
+            remote_kernel,
+            reservation,
             shared: Arc::clone(&client.shared),
             client: Arc::downgrade(client),
             last_words: worker.last_words,
@@ -217,6 +233,7 @@ fn kind(request: &OpenRequest) -> &'static str {
         OpenRequest::Dump { .. } => "dump",
         OpenRequest::Launch(_) => "launch",
         OpenRequest::Attach(_) => "process",
+        OpenRequest::Kernel(_) => "kernel",
         OpenRequest::Scripted { .. } => "scripted",
     }
 }
@@ -234,9 +251,12 @@ fn absolute(mut request: OpenRequest) -> Result<serde_json::Value, ToolError> {
 }
 
 /// The error of a failed open, saying what exists now.
-fn outcome(error: ToolError, session: &Session) -> ToolError {
+fn outcome(error: ToolError, session: &Session, answered: bool) -> ToolError {
     let state = session.state();
+    let unresolved = state.phase == Phase::KernelUnresolved;
+    let error = if unresolved { session.recovery(&state) } else { error };
     let target = match error.category {
+        Category::RecoveryRequired if !answered => "pending",
         Category::Timeout if state.phase.live() => "pending",
         Category::WorkerLost => "no",
         _ if state.phase.live() && state.committed => "yes",
@@ -246,7 +266,7 @@ fn outcome(error: ToolError, session: &Session) -> ToolError {
     let mut error = error.with("target", target);
     // The handle is given only when it reaches something.
     error.session_id = (target != "no").then(|| session.id.clone());
-    if target == "yes" {
+    if target == "yes" && !unresolved {
         error.message.push_str(&format!(
             ". The target exists in session {}: use it or end it, do not open it again",
             session.id

@@ -60,14 +60,15 @@ fn withheld(name: &str) -> bool {
         || name == "WINDBG_MCP_REDACT"
 }
 
-fn command(shared: &Shared, image: &Image) -> Command {
+/// `kept`: a process that ends on its word alone, because what it holds is not let go of with it.
+fn command(shared: &Shared, image: &Image, kept: bool) -> Command {
     let mut command = Command::new(&image.program);
     command
         .args(&image.args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .kill_on_drop(true);
+        .kill_on_drop(!kept);
     for (name, _) in std::env::vars_os().filter(|(name, _)| withheld(&name.to_string_lossy())) {
         command.env_remove(name);
     }
@@ -115,11 +116,12 @@ pub(crate) async fn start_first<'a>(
     shared: &Arc<Shared>,
     id: &str,
     images: &'a [Image],
+    kept: bool,
 ) -> Result<(Worker, &'a Image, Vec<String>), NotStarted> {
     let mut before = Vec::new();
     let mut no_engine = false;
     for image in images {
-        match start(shared, id, image).await {
+        match start(shared, id, image, kept).await {
             Ok(worker) => return Ok((worker, image, before)),
             Err(failure) => {
                 tracing::warn!(session = id, "{}", failure.why);
@@ -135,11 +137,16 @@ pub(crate) async fn start_first<'a>(
 ///
 /// # Errors
 /// Why no worker could be started, in a sentence.
-async fn start(shared: &Arc<Shared>, id: &str, image: &Image) -> Result<Worker, NotStarted> {
+async fn start(
+    shared: &Arc<Shared>,
+    id: &str,
+    image: &Image,
+    kept: bool,
+) -> Result<Worker, NotStarted> {
     let failed = |why: String| NotStarted { why, no_engine: false };
     let ready = image.ready;
     let under_wine = image.under_wine;
-    let mut command = command(shared, image);
+    let mut command = command(shared, image, kept);
     let image = image.name();
     let mut child = command
         .spawn()

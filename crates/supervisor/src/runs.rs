@@ -63,6 +63,10 @@ impl Scope {
                     return Err(ToolError::new(Category::Timeout, message).about(&session.id));
                 }
                 () = tokio::time::sleep_until(self.deadline.into()) => {
+                    if session.controls_kernel {
+                        session.unresolve("the target was told to run and had not begun to move in time");
+                        session.check_resolved()?;
+                    }
                     let message = format!(
                         "the target had not begun to move when the call's time ran out; the run is {execution} and \
                          stays queued"

@@ -19,7 +19,7 @@ use crate::client::Client;
 use crate::lock;
 use crate::progress::Milestones;
 use crate::recording::Routed;
-use crate::session::{Ask, Effects, Gate, Session};
+use crate::session::{Ask, Effects, Gate, Phase, Session};
 
 /// After its caller's time ran out, a queued job has so long to be taken back.
 const TAKE_BACK: Duration = Duration::from_millis(500);
@@ -78,7 +78,10 @@ impl Scope {
     }
 
     fn current(&self) -> Option<Arc<Session>> {
-        self.client.live().into_iter().find(|session| !session.state().ending)
+        self.client.live().into_iter().find(|session| {
+            let state = session.state();
+            !state.ending && state.phase != Phase::KernelUnresolved
+        })
     }
 
     /// Queues an operation, or joins the same one whose caller gave up, and waits.
@@ -151,6 +154,10 @@ impl Scope {
             session: session.id.clone(),
             budget_ms: u64::try_from(budget.as_millis()).unwrap_or(u64::MAX),
         });
+        if session.controls_kernel {
+            session.unresolve(&format!("{} gave no answer within {} s", self.tool, budget.as_secs()));
+            return session.recovery(&session.state());
+        }
         let message = format!(
             "{tool} gave no answer within {seconds} s. It goes on in session {id} and was not cancelled. Make the \
              same call again to wait for it and collect its answer: it is not run twice. session_status shows \
@@ -192,6 +199,13 @@ impl Sessions for Scope {
     async fn end(&self, session: Option<&str>) -> Result<Ended, ToolError> {
         let (session, _) = self.resolve(session)?;
         let ended = session.end().await;
+        lock(&self.client.sessions).forget(self.client.shared.config.history);
+        ended
+    }
+
+    async fn hand_off(&self, session: &str, pid: u32) -> Result<Ended, ToolError> {
+        let (session, _) = self.resolve(Some(session))?;
+        let ended = session.hand_off(pid).await;
         lock(&self.client.sessions).forget(self.client.shared.config.history);
         ended
     }

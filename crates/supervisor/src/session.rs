@@ -13,10 +13,12 @@ use transcript::Event;
 
 use crate::call::{Answer, Call, Reply};
 use crate::client::Client;
+use crate::endpoint::Reservation;
 use crate::progress::Milestones;
 use crate::stderr::LastWords;
 use crate::{Shared, lock};
 
+mod kernel;
 mod run;
 
 pub(crate) use run::COMMAND;
@@ -28,6 +30,8 @@ pub(crate) enum Phase {
     Attaching,
     Open,
     Retired,
+    /// What its target does is not known; its worker is kept.
+    KernelUnresolved,
     Failed,
     Closed,
 }
@@ -39,12 +43,13 @@ impl Phase {
             Self::Attaching => "attaching",
             Self::Open => "open",
             Self::Retired => "retired",
+            Self::KernelUnresolved => "kernel_unresolved",
             Self::Failed => "failed",
             Self::Closed => "closed",
         }
     }
     pub(crate) fn live(self) -> bool {
-        self <= Self::Retired
+        self <= Self::KernelUnresolved
     }
 }
 
@@ -125,6 +130,10 @@ pub(crate) struct State {
     pub(crate) lost: bool,
     /// The opener's outcome reached its caller.
     handed_out: bool,
+    /// Its release is on its way to the worker: nothing more is asked of it.
+    pub(crate) releasing: bool,
+    /// Its worker is being ended on request, its target as it is.
+    handed_off: bool,
 }
 
 #[derive(Debug)]
@@ -138,6 +147,11 @@ pub(crate) struct Session {
     pub(crate) last_words: Arc<LastWords>,
     pub(crate) limitation: Option<String>,
     pub(crate) under_wine: bool,
+    /// It controls a remote kernel that only a release lets go of ([`kernel`]).
+    pub(crate) controls_kernel: bool,
+    remote_kernel: bool,
+    /// Its endpoint, until the worker's process is gone.
+    pub(crate) reservation: Mutex<Option<Reservation>>,
     to_worker: mpsc::UnboundedSender<Outgoing>,
     state: Mutex<State>,
     /// Ends the writer and with it the request channel.
@@ -161,6 +175,9 @@ pub(crate) struct Birth {
     pub(crate) limitation: Option<String>,
     /// Its worker sees this machine's files on Wine's drive Z.
     pub(crate) under_wine: bool,
+    /// It attaches to a kernel on another machine.
+    pub(crate) remote_kernel: bool,
+    pub(crate) reservation: Option<Reservation>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) client: Weak<Client>,
     pub(crate) last_words: Arc<LastWords>,
@@ -170,11 +187,13 @@ impl Session {
     pub(crate) fn new(birth: Birth) -> (Arc<Self>, mpsc::UnboundedReceiver<Outgoing>) {
         let (to_worker, outgoing) = mpsc::unbounded_channel();
         let now = Instant::now();
+        // The native engine's waits end when they are told to.
+        let controls_kernel = birth.remote_kernel && birth.engine != "native";
         let state = State {
             phase: Phase::Opening,
             since: now,
             why: None,
-            kind: None,
+            kind: birth.remote_kernel.then(|| "kernel".to_owned()),
             engine: birth.engine,
             engine_reason: birth.engine_reason,
             committed: false,
@@ -190,6 +209,8 @@ impl Session {
             ending: false,
             lost: false,
             handed_out: false,
+            releasing: false,
+            handed_off: false,
         };
         let session = Self {
             id: birth.id,
@@ -201,6 +222,9 @@ impl Session {
             last_words: birth.last_words,
             limitation: birth.limitation,
             under_wine: birth.under_wine,
+            controls_kernel,
+            remote_kernel: birth.remote_kernel,
+            reservation: Mutex::new(birth.reservation),
             to_worker,
             state: Mutex::new(state),
             hang_up: CancellationToken::new(),
@@ -231,6 +255,13 @@ impl Session {
 
     /// Why a call that came by `gate` may not run now.
     pub(crate) fn refusal(&self, state: &State, gate: Gate) -> Option<ToolError> {
+        if state.phase == Phase::KernelUnresolved && gate != Gate::Supervisor {
+            return Some(self.recovery(state));
+        }
+        if state.releasing && matches!(gate, Gate::Named | Gate::Default) {
+            let message = format!("session {} is being ended", self.id);
+            return Some(ToolError::new(Category::StaleSession, message).about(&self.id));
+        }
         let admitted = match (gate, state.phase) {
             (Gate::Supervisor, _) => true,
             (_, Phase::Failed | Phase::Closed) | (Gate::Named, Phase::Retired) => false,
@@ -309,6 +340,9 @@ impl Session {
     /// The call `key` that was abandoned, running or answered: now the caller's.
     pub(crate) fn join(&self, key: &str, milestones: &Milestones) -> Option<Arc<Call>> {
         let mut state = self.state();
+        if state.phase == Phase::KernelUnresolved {
+            return None;
+        }
         let running = state.calls.values().find(|call| call.key == key && state.abandoned.contains(&call.id));
         if let Some(call) = running.cloned() {
             state.abandoned.remove(&call.id);
@@ -452,6 +486,9 @@ impl Session {
                 }
                 self.advance(state, Phase::Open, None);
             }
+            Err(error) if state.committed && self.controls_kernel => {
+                self.unresolve_in(state, &format!("the attach came to no stop: {}", error.message));
+            }
             Err(error) if state.committed => self.advance(state, Phase::Open, Some(&error.message)),
             Err(error) => {
                 self.advance(state, Phase::Failed, Some(&error.message));
@@ -467,6 +504,10 @@ impl Session {
     /// The worker is gone: every waiter learns it, the session is closed.
     pub(crate) fn lose(&self, how: &str, memory: bool) {
         let mut state = self.state();
+        if state.handed_off {
+            let why = "handed off on request: its engine process was ended, its target as it was";
+            self.advance(&mut state, Phase::Closed, Some(why));
+        }
         if state.phase.live() {
             state.lost = true;
             self.record(Event::WorkerLost { session: self.id.clone(), detail: self.shared.told(how) });
@@ -487,9 +528,14 @@ impl Session {
     }
 
     fn lost_during(&self, doing: &str, how: &str, memory: bool) -> ToolError {
+        let then = if self.controls_kernel {
+            "the kernel it controlled may be halted: look at it from outside first"
+        } else {
+            "open the target again"
+        };
         let message = format!(
             "the engine process of session {} (pid {}) was lost during {doing}: {how}. The session is closed, other \
-             sessions are not affected; open the target again",
+             sessions are not affected; {then}",
             self.id, self.pid
         );
         let error =
@@ -508,7 +554,8 @@ impl Session {
 
     /// Neither asked, nor running, nor being opened or released.
     pub(crate) fn idle(&self, state: &State) -> bool {
-        state.phase.live() && !state.ending && state.calls.is_empty() && !state.running() && state.handed_out
+        let resolved = state.phase.live() && state.phase != Phase::KernelUnresolved;
+        resolved && !state.ending && state.calls.is_empty() && !state.running() && state.handed_out
     }
 
     pub(crate) fn has_exited(&self) -> bool {
@@ -535,6 +582,8 @@ impl Session {
             engine_pid: Some(self.pid),
             state: state.phase.name().to_owned(),
             why: state.why.clone(),
+            waits_indefinitely: unfinished && self.remote_kernel,
+            interruptible: unfinished && self.remote_kernel && !self.controls_kernel,
             overdue: unfinished && state.since.elapsed() >= self.shared.config.overdue,
             in_state_for_ms: milliseconds(state.since),
             age_ms: milliseconds(self.created),

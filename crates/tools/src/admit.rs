@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use crate::error::ToolError;
-use crate::tool::{Run, ToolEntry};
+use crate::tool::{Group, Hints, Run, ToolEntry};
 
 /// A call that may run.
 pub struct Admission {
@@ -43,6 +43,7 @@ pub fn admit(entry: &'static ToolEntry, args: Option<Map<String, Value>>) -> Res
     }
     if !problems.is_empty() {
         let error = ToolError::invalid(told(&problems));
+        let error = if is_opener(entry) { error.with("target", "no") } else { error };
         let operand = problems.iter().any(|problem| problem.contains(expression::NOT_IN_AN_OPERAND));
         return Err(if operand {
             error.when_served(&["execute"], "whole commands are for execute")
@@ -56,6 +57,11 @@ pub fn admit(entry: &'static ToolEntry, args: Option<Map<String, Value>>) -> Res
         _ => None,
     };
     Ok(Admission { entry, args, session_id, retires_handle })
+}
+
+/// Every failure of an opener says what exists now.
+fn is_opener(entry: &ToolEntry) -> bool {
+    entry.group == Group::Session && entry.hints == Hints::OPEN
 }
 
 /// Problems told in one message; a hostile call can have a hundred thousand.

@@ -1,6 +1,7 @@
 //! What is asked of a worker that starts or takes over a process (spec 10 sections 5.5 and 5.6,
-//! spec 00 decision 26).
+//! spec 00 decision 26), or that takes over a kernel (section 5.3).
 
+use connection_string::Connection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +59,20 @@ pub struct AttachRequest {
     pub engine: EngineChoice,
     #[serde(default)]
     pub wine_prefix: Option<String>,
+    #[serde(default)]
+    pub symbol_path: Option<String>,
+    #[serde(default)]
+    pub image_path: Option<String>,
+    #[serde(default)]
+    pub network: bool,
+}
+
+/// A kernel on another machine to attach to. Serialises with its key: for the worker's channel only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelRequest {
+    pub connection: Connection,
+    #[serde(default)]
+    pub engine: EngineChoice,
     #[serde(default)]
     pub symbol_path: Option<String>,
     #[serde(default)]

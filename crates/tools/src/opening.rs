@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use target::{Ability, Address, Code, DumpFormat, Target};
 
-use crate::live_opening::{AttachRequest, LaunchRequest};
+use crate::live_opening::{AttachRequest, KernelRequest, LaunchRequest};
 
 /// Which engine serves a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -39,6 +39,8 @@ pub enum OpenRequest {
     Launch(LaunchRequest),
     /// A process to attach to.
     Attach(AttachRequest),
+    /// A kernel on another machine.
+    Kernel(KernelRequest),
     /// A target made of a script, for tests; its text is the scripted target's own.
     Scripted { script: String },
 }
@@ -51,6 +53,7 @@ impl OpenRequest {
             Self::Dump { path, .. } => path.clone(),
             Self::Launch(launch) => launch.command_line.clone(),
             Self::Attach(attach) => attach.pid.map_or("no process".to_owned(), |pid| format!("pid {pid}")),
+            Self::Kernel(kernel) => kernel.connection.to_string(),
             Self::Scripted { .. } => "scripted".to_owned(),
         }
     }
@@ -62,6 +65,7 @@ impl OpenRequest {
             Self::Dump { engine, .. } => *engine,
             Self::Launch(launch) => launch.engine,
             Self::Attach(attach) => attach.engine,
+            Self::Kernel(kernel) => kernel.engine,
             Self::Scripted { .. } => EngineChoice::Auto,
         }
     }
@@ -72,7 +76,17 @@ impl OpenRequest {
         match self {
             Self::Dump { path, .. } => path.to_ascii_lowercase().ends_with(".run"),
             Self::Launch(_) | Self::Attach(_) => true,
+            Self::Kernel(kernel) => kernel.connection.transport().dbgeng_dials(),
             Self::Scripted { .. } => false,
+        }
+    }
+
+    /// The remote target it takes control of.
+    #[must_use]
+    pub fn connection(&self) -> Option<&connection_string::Connection> {
+        match self {
+            Self::Kernel(kernel) => Some(&kernel.connection),
+            _ => None,
         }
     }
 
@@ -81,7 +95,7 @@ impl OpenRequest {
     pub fn file(&self) -> Option<&str> {
         match self {
             Self::Dump { path, .. } => Some(path),
-            Self::Launch(_) | Self::Attach(_) | Self::Scripted { .. } => None,
+            Self::Launch(_) | Self::Attach(_) | Self::Kernel(_) | Self::Scripted { .. } => None,
         }
     }
 
@@ -89,7 +103,7 @@ impl OpenRequest {
     pub fn file_mut(&mut self) -> Option<&mut String> {
         match self {
             Self::Dump { path, .. } => Some(path),
-            Self::Launch(_) | Self::Attach(_) | Self::Scripted { .. } => None,
+            Self::Launch(_) | Self::Attach(_) | Self::Kernel(_) | Self::Scripted { .. } => None,
         }
     }
 
@@ -99,7 +113,7 @@ impl OpenRequest {
         match self {
             Self::Launch(launch) => launch.wine_prefix.as_deref(),
             Self::Attach(attach) => attach.wine_prefix.as_deref(),
-            Self::Dump { .. } | Self::Scripted { .. } => None,
+            Self::Dump { .. } | Self::Kernel(_) | Self::Scripted { .. } => None,
         }
     }
 }
@@ -107,7 +121,7 @@ impl OpenRequest {
 /// What a worker says of a target it opened. `kind` is the session's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenReport {
-    /// `dump`, `image`, `trace`, `launch`, `process`.
+    /// `dump`, `image`, `trace`, `launch`, `process`, `kernel`.
     pub kind: String,
     pub engine: String,
     /// Why this engine, in one clause.

@@ -44,12 +44,14 @@ pub struct Interrupted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     pub session_id: String,
-    /// `closed`, `detached`, `terminated`, `resumed_and_detached`, `killed`.
+    /// `closed`, `detached`, `terminated`, `resumed_and_detached`, `killed`, `preserved`, `handed_off`.
     pub ending: String,
     pub released: bool,
     pub worker_terminated: bool,
     pub waited_ms: Option<u64>,
     pub target_left_running: Option<bool>,
+    /// The target may be halted, and nobody here can tell: it is looked at from outside.
+    pub recovery_required: bool,
 }
 
 /// A run that was started and is not waited for (spec 10 section 7.7).
@@ -116,12 +118,17 @@ pub struct SessionRow {
     pub target: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine_pid: Option<u32>,
-    /// `opening`, `attaching`, `open`, `failed`, `retired`, `closed`.
+    /// `opening`, `attaching`, `open`, `failed`, `retired`, `closed`, `kernel_unresolved`.
     pub state: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub overdue: bool,
+    /// Its open ends when the target answers, and no sooner.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits_indefinitely: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interruptible: bool,
     pub in_state_for_ms: u64,
     pub age_ms: u64,
     pub current: bool,
@@ -201,6 +208,11 @@ pub trait Sessions: Send + Sync {
     ) -> Result<(String, Value), ToolError>;
     async fn interrupt(&self, session: Option<&str>) -> Result<Interrupted, ToolError>;
     async fn end(&self, session: Option<&str>) -> Result<Ended, ToolError>;
+    /// Gives up the controller of a kernel in an unknown state: ends its worker, whose process id must
+    /// be `pid`, without letting go of the target (spec 10 section 1.9).
+    async fn hand_off(&self, _session: &str, _pid: u32) -> Result<Ended, ToolError> {
+        Err(ToolError::new(Category::Unsupported, "kernel controllers are not kept here"))
+    }
     async fn status(&self, session: Option<&str>) -> Result<StatusPage, ToolError>;
     async fn log(&self, query: LogQuery) -> Result<LogPage, ToolError>;
     /// Lets the target run, at most `max_run`, without waiting for its stop; answers once it moves.

@@ -62,6 +62,8 @@ struct Reporting<'a> {
     emitter: &'a Emitter,
     jobs: &'a Jobs,
     committed: Cell<bool>,
+    /// It opens a kernel whose controller must not just end.
+    kernel: bool,
     said: Cell<Option<Instant>>,
 }
 
@@ -108,8 +110,14 @@ impl Transaction for Reporting<'_> {
 impl Opener for Reporting<'_> {
     fn committed(&self) {
         if !self.committed.replace(true) {
+            if self.kernel {
+                self.jobs.claim_kernel();
+            }
             self.emitter.emit(&Message::Committed { id: self.id });
         }
+    }
+    fn connected(&self) {
+        self.jobs.reach_kernel();
     }
 }
 
@@ -163,9 +171,13 @@ impl Engine {
             let Taken { queued, flag, barred } = jobs.take();
             let id = queued.id;
             if queued.work == Work::End {
-                let result = self.release();
+                let result = self.release(jobs.holds_kernel());
+                let kept = jobs.holds_kernel() && result.get("failed").is_some();
                 jobs.finish();
                 self.emitter.done(id, Ok(result), false);
+                if kept {
+                    continue;
+                }
                 jobs.released();
                 return;
             }
@@ -175,6 +187,9 @@ impl Engine {
                 Err(ToolError::new(Category::Interrupted, "interrupted before it began; nothing was done"))
             } else {
                 let begun = budget(&queued);
+                // Nothing breaks into a link that has not connected: a deadline would only be lost.
+                let unbounded = self.controls_kernel(&queued.work);
+                let begun = begun.map(|budget| budget.filter(|_| !unbounded));
                 begun.and_then(|budget| self.guarded(queued, jobs, &Halt::with_flag(flag, budget)))
             };
             let raised = jobs.finish();
@@ -198,7 +213,8 @@ impl Engine {
     fn run(&mut self, queued: Queued, jobs: &Jobs, halt: &Halt) -> Result<Value, ToolError> {
         let emitter = Arc::clone(&self.emitter);
         let (committed, said) = (Cell::new(false), Cell::new(None));
-        let reporting = Reporting { id: queued.id, emitter: &emitter, jobs, committed, said };
+        let kernel = self.controls_kernel(&queued.work);
+        let reporting = Reporting { id: queued.id, emitter: &emitter, jobs, committed, kernel, said };
         match queued.work {
             Work::Open(request) => self.open(request, &reporting, halt),
             Work::Run { operation, args } => self.operate(&operation, args, &reporting, halt),
@@ -210,7 +226,8 @@ impl Engine {
         let request: OpenRequest = serde_json::from_value(request).map_err(|error| {
             ToolError::new(Category::Internal, format!("the worker does not know this request: {error}"))
         })?;
-        let (target, report) = (self.factories.open)(&request, reporting, &halt.at_most(LOAD))?;
+        let halt = if reporting.kernel { halt.clone() } else { halt.at_most(LOAD) };
+        let (target, report) = (self.factories.open)(&request, reporting, &halt)?;
         reporting.committed();
         reporting.emitter.emit(&Message::Opened { id: reporting.id });
         self.target = Some(target);
@@ -256,13 +273,34 @@ impl Engine {
         }
     }
 
-    /// Lets go of the target. What goes wrong is said and never stops the teardown.
-    fn release(&mut self) -> Value {
-        let Some(target) = self.target.take() else { return json!({ "ending": "closed" }) };
-        let ending = match panics::guard(|| target.release()) {
-            Ok(Ok(ending)) => ending,
-            Ok(Err(error)) => return json!({ "ending": "closed", "failed": error.to_string() }),
-            Err(panic) => return json!({ "ending": "closed", "failed": panic }),
+    /// Whether `work` takes control of a remote kernel that nothing but its release lets go of. The
+    /// native engine's waits end when they are told to.
+    fn controls_kernel(&self, work: &Work) -> bool {
+        let Work::Open(request) = work else { return false };
+        request.get("open").and_then(Value::as_str) == Some("kernel") && self.factories.engine != "native"
+    }
+
+    /// Lets go of the target. What goes wrong is said and never stops the teardown; of a kernel it
+    /// does, and the target stays.
+    fn release(&mut self, kernel: bool) -> Value {
+        let Some(target) = self.target.take() else {
+            return match kernel {
+                // Its engine still holds on to it.
+                true => json!({ "ending": "closed", "failed": "the attach never came to a stop" }),
+                false => json!({ "ending": "closed" }),
+            };
+        };
+        let failed = match panics::guard(|| target.release()) {
+            Ok(Ok(ending)) => Ok(ending),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(panic) => Err(panic),
+        };
+        let ending = match failed {
+            Ok(ending) => ending,
+            Err(failed) => {
+                self.target = Some(target).filter(|_| kernel);
+                return json!({ "ending": "closed", "failed": failed });
+            }
         };
         match ending {
             Ending::Closed => json!({ "ending": "closed" }),

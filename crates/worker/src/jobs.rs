@@ -48,6 +48,8 @@ struct Running {
     finish_by: Option<Instant>,
     /// A batch in its cleanup: no break reaches it.
     sealed: bool,
+    /// It waits for a kernel that has not answered: a break would get lost.
+    unreachable: bool,
 }
 
 impl Running {
@@ -75,6 +77,10 @@ struct State {
     /// The announcement that was told to wait for the running batch.
     promised: Option<u64>,
     released: bool,
+    /// A remote kernel is controlled from here.
+    kernel: bool,
+    /// It is kept when the supervisor goes.
+    preserved: bool,
 }
 
 #[derive(Debug, Default)]
@@ -116,6 +122,7 @@ impl Jobs {
                     pumping: false,
                     finish_by: None,
                     sealed: false,
+                    unreachable: false,
                 });
                 return Taken { queued, flag, barred };
             }
@@ -146,6 +153,9 @@ impl Jobs {
         }
         if running.raised {
             return (Interrupt::AlreadyPending, about);
+        }
+        if running.unreachable {
+            return (Interrupt::Unreachable, about);
         }
         running.raise();
         (Interrupt::Raised, about)
@@ -227,6 +237,43 @@ impl Jobs {
     /// Whether new jobs must not begin.
     pub(crate) fn tearing_down(&self) -> bool {
         self.state().tearing_down
+    }
+}
+
+/// Remote kernels (spec 10 section 1.9).
+impl Jobs {
+    /// The running job took control of a kernel, which has not answered.
+    pub(crate) fn claim_kernel(&self) {
+        let mut state = self.state();
+        state.kernel = true;
+        if let Some(running) = state.running.as_mut() {
+            running.unreachable = true;
+        }
+    }
+
+    /// It answered.
+    pub(crate) fn reach_kernel(&self) {
+        if let Some(running) = self.state().running.as_mut() {
+            running.unreachable = false;
+        }
+    }
+
+    pub(crate) fn holds_kernel(&self) -> bool {
+        self.state().kernel
+    }
+
+    pub(crate) fn preserve(&self) {
+        self.state().preserved = true;
+    }
+
+    pub(crate) fn preserved(&self) -> bool {
+        self.state().preserved
+    }
+
+    /// Whether this process must not end by itself.
+    pub(crate) fn keeps(&self) -> bool {
+        let state = self.state();
+        state.kernel && !state.released
     }
 }
 
@@ -419,6 +466,22 @@ mod tests {
             assert_eq!(jobs.take().barred, id != 5);
             jobs.finish();
         }
+    }
+
+    #[test]
+    fn a_kernel_that_has_not_answered_is_unreachable_and_keeps_the_process() {
+        let jobs = Jobs::default();
+        jobs.push(queued(1));
+        let taken = jobs.take();
+        assert!(!jobs.keeps());
+        jobs.claim_kernel();
+        assert_eq!(jobs.interrupt(None).0, Interrupt::Unreachable);
+        assert!(!taken.flag.load(Ordering::Relaxed) && jobs.keeps());
+        jobs.reach_kernel();
+        assert_eq!(jobs.interrupt(None).0, Interrupt::Raised);
+        jobs.finish();
+        jobs.released();
+        assert!(!jobs.keeps());
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub trait Opener: Progress {
     /// The target now exists or is claimed: from here on a failure leaves something behind.
     /// Called for the factory when it returns `Ok` without having said so.
     fn committed(&self);
+    /// A remote kernel that was dialled has answered: from here on a break reaches it.
+    fn connected(&self) {}
 }
 
 /// Opens what a request asks for, on the engine thread.

@@ -36,14 +36,25 @@ pub(crate) fn read(mut input: File, jobs: &Jobs, emitter: &Emitter) -> i32 {
                 Err(error) => {
                     // A supervisor of another build; nothing it says can be relied on.
                     emitter.emit(&channel::Message::Fatal { text: error.to_string() });
-                    jobs.abandon(GRACE);
+                    leave(jobs);
                     return 1;
                 }
             }
         }
     }
-    jobs.abandon(GRACE);
+    leave(jobs);
     0
+}
+
+/// Lets go of the target. Ending the process that controls a kernel neither resumes nor releases it:
+/// one that could not be let go of is kept, for whoever looks at the target (spec 10 section 1.9).
+fn leave(jobs: &Jobs) {
+    if !jobs.preserved() {
+        jobs.abandon(GRACE);
+    }
+    while jobs.keeps() {
+        std::thread::park();
+    }
 }
 
 fn act(request: Request, jobs: &Jobs, emitter: &Emitter) {
@@ -72,6 +83,11 @@ fn act(request: Request, jobs: &Jobs, emitter: &Emitter) {
             let within = jobs.announce(id);
             let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
             emitter.done(id, Ok(json!({ "within_ms": within_ms })), false);
+            return;
+        }
+        Op::PreserveKernel => {
+            jobs.preserve();
+            emitter.done(id, Ok(json!({ "preserved": true })), false);
             return;
         }
         Op::Open { request } => Work::Open(request),

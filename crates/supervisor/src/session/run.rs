@@ -187,6 +187,7 @@ impl Session {
 
     /// The run `execution` now.
     pub(crate) fn look(&self, execution: &str) -> Result<Seen, ToolError> {
+        self.check_resolved()?;
         let state = self.state();
         let shown: String = execution.chars().take(64).collect();
         let message = match &state.run {

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use connection_string::{Connection, Transport};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::opened::{Opened, Paths};
-use crate::error::ToolError;
+use crate::error::{Category, ToolError};
 use crate::live_opening::AttachRequest;
 use crate::opening::{EngineChoice, OpenRequest};
 use crate::prose::Fragment;
@@ -23,6 +24,10 @@ pub(crate) struct Params {
     #[serde(default)]
     #[schemars(range(min = 1, max = 4_294_967_295_u32))]
     pid: Option<u32>,
+    /// gdb:HOST:PORT of a stub, instead of pid.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 1024))]
+    connection: Option<String>,
     #[serde(default)]
     engine: Option<EngineChoice>,
     /// On Wine: the process's own; default WINEPREFIX.
@@ -35,6 +40,12 @@ pub(crate) struct Params {
     #[serde(default)]
     #[schemars(length(max = 8192))]
     image_path: Option<String>,
+}
+
+fn no_gdb() -> ToolError {
+    let message = "no engine of this server speaks GDB's remote protocol, which is what a gdb: connection needs; \
+                   processes of this machine are attached to by pid";
+    ToolError::new(Category::Unsupported, message).because("no_gdb_transport").with("target", "no")
 }
 
 impl Tool for AttachProcess {
@@ -53,6 +64,14 @@ impl Tool for AttachProcess {
         if params.wine_prefix.as_ref().is_some_and(|prefix| prefix.contains('\0')) {
             problems.push("wine_prefix must not contain NUL".to_owned());
         }
+        match params.connection.as_deref().map(Connection::parse) {
+            Some(_) if params.pid.is_some() => problems.push("give pid or connection, not both".to_owned()),
+            Some(Err(error)) => problems.push(error.to_string()),
+            Some(Ok(dialled)) if !matches!(dialled.transport(), Transport::Gdb { .. }) => {
+                problems.push("connection of a process is gdb:HOST:PORT".to_owned());
+            }
+            _ => {}
+        }
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
@@ -68,6 +87,9 @@ impl Tool for AttachProcess {
 #[async_trait]
 impl SessionsTool for AttachProcess {
     async fn run(sessions: Arc<dyn Sessions>, params: Params) -> Result<Opened, ToolError> {
+        if params.connection.is_some() {
+            return Err(no_gdb());
+        }
         let paths = Paths::of(sessions.as_ref(), params.symbol_path, params.image_path).await;
         let request = OpenRequest::Attach(AttachRequest {
             pid: params.pid,

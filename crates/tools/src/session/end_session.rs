@@ -19,6 +19,10 @@ pub(crate) struct EndSession;
 pub(crate) struct Params {
     #[serde(default)]
     session_id: Option<SessionId>,
+    /// engine_pid of a kernel_unresolved session: end that process; detaches nothing.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 4_294_967_295_u32))]
+    kernel_handoff_pid: Option<u32>,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -32,6 +36,23 @@ pub(crate) struct Output {
     waited_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target_left_running: Option<bool>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    recovery_required: bool,
+}
+
+/// A kernel whose controller was not let go of.
+fn unresolved(output: &Output) -> String {
+    let id = &output.session_id;
+    if output.worker_terminated {
+        return format!(
+            "Session {id} was handed off: its engine process is ended and its endpoint free. Nothing was detached: the \
+             target may be halted; look at it from outside before anything is attached again."
+        );
+    }
+    format!(
+        "Session {id} is preserved: its kernel was not let go of and may be halted, so its engine process is kept. Look \
+         at the target from outside; then end the session again with its engine_pid as kernel_handoff_pid."
+    )
 }
 
 impl Tool for EndSession {
@@ -44,7 +65,19 @@ impl Tool for EndSession {
     type Params = Params;
     type Output = Output;
 
+    fn check(params: &Params) -> Result<(), Vec<String>> {
+        if params.kernel_handoff_pid.is_some() && params.session_id.is_none() {
+            return Err(vec![
+                "kernel_handoff_pid needs session_id: what is given up is named twice".to_owned(),
+            ]);
+        }
+        Ok(())
+    }
+
     fn render(output: &Output, _: &Surface) -> String {
+        if output.recovery_required {
+            return unresolved(output);
+        }
         let mut text = format!("Session {} ended: {}", output.session_id, output.ending);
         if output.worker_terminated {
             text.push_str("; its worker did not let go and was killed");
@@ -65,7 +98,11 @@ impl Tool for EndSession {
 #[async_trait]
 impl SessionsTool for EndSession {
     async fn run(sessions: Arc<dyn Sessions>, params: Params) -> Result<Output, ToolError> {
-        let ended = sessions.end(handle(params.session_id.as_ref())).await?;
+        let session = handle(params.session_id.as_ref());
+        let ended = match (session, params.kernel_handoff_pid) {
+            (Some(session), Some(pid)) => sessions.hand_off(session, pid).await?,
+            (session, _) => sessions.end(session).await?,
+        };
         Ok(Output {
             session_id: ended.session_id,
             ending: ended.ending,
@@ -73,6 +110,7 @@ impl SessionsTool for EndSession {
             worker_terminated: ended.worker_terminated,
             waited_ms: ended.waited_ms,
             target_left_running: ended.target_left_running,
+            recovery_required: ended.recovery_required,
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Tools of group `session`.
 
+mod attach_kernel;
 mod attach_process;
 mod end_session;
 mod interrupt;
@@ -15,6 +16,7 @@ use crate::tool::{Group, ToolEntry};
 pub(crate) fn tools() -> Vec<ToolEntry> {
     vec![
         ToolEntry::sessions::<open_dump::OpenDump>(Group::Session),
+        ToolEntry::sessions::<attach_kernel::AttachKernel>(Group::Session),
         ToolEntry::sessions::<attach_process::AttachProcess>(Group::Session),
         ToolEntry::sessions::<launch::Launch>(Group::Session),
         ToolEntry::sessions::<interrupt::Interrupt>(Group::Session),

@@ -58,6 +58,9 @@ fn line(row: &SessionRow) -> String {
         let verb = if run.stopped { "ran" } else { "has been running for" };
         text.push_str(&format!(", {} {verb} {} ms{bound}", run.execution, run.running_for_ms));
     }
+    if row.waits_indefinitely {
+        text.push_str(", waits until the target answers");
+    }
     if row.overdue {
         text.push_str(", overdue");
     }

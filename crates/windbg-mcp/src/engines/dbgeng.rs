@@ -126,6 +126,7 @@ fn open(
 ) -> Result<(Box<dyn Target>, OpenReport), ToolError> {
     let on = |milestone| match milestone {
         Milestone::Committed => opener.committed(),
+        Milestone::Connected => opener.connected(),
         Milestone::Opened => opener.step("reading what it says of itself"),
     };
     match request {
@@ -146,6 +147,16 @@ fn open(
             let target = engine_dbgeng::attach(pid, &options, &on, halt)
                 .map_err(|error| failed(&format!("process {pid}"), &error))?;
             Ok(live(target, "process", place))
+        }
+        OpenRequest::Kernel(kernel) => {
+            opener.step("waiting for the kernel");
+            let options =
+                options(place, kernel.symbol_path.as_ref(), kernel.image_path.as_ref(), kernel.network);
+            let aim = kernel.connection.to_string();
+            let target =
+                engine_dbgeng::attach_kernel(kernel.connection.expose(), &aim, &options, &on, halt)
+                    .map_err(|error| failed(&aim, &error))?;
+            Ok(live(target, "kernel", place))
         }
         OpenRequest::Scripted { .. } => {
             Err(ToolError::new(Category::Unsupported, "DbgEng does not open scripts"))

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use connection_string::Transport;
 use engine_native::OpenOptions;
 use target::{Halt, Target};
 use tools::{Category, OpenReport, OpenRequest, ToolError};
@@ -18,6 +19,9 @@ fn open(
     opener: &dyn Opener,
     halt: &Halt,
 ) -> Result<(Box<dyn Target>, OpenReport), ToolError> {
+    if let OpenRequest::Kernel(kernel) = request {
+        return Err(no_kernels(kernel.connection.transport()));
+    }
     let OpenRequest::Dump { path, symbol_path, image_path, image_base, network, .. } = request else {
         return Err(ToolError::new(
             Category::Unsupported,
@@ -37,4 +41,13 @@ fn open(
     opener.step("reading what it says of itself");
     let report = report(&*target, "native", String::new());
     Ok((target, report))
+}
+
+fn no_kernels(transport: &Transport) -> ToolError {
+    let message = if transport.dbgeng_dials() {
+        format!("the native engine does not dial {}; engine dbgeng does", transport.words())
+    } else {
+        format!("neither engine dials {}", transport.words())
+    };
+    ToolError::new(Category::Unsupported, message).because("no_transport")
 }

@@ -23,6 +23,7 @@ fn main() {
                     OpenRequest::Scripted { script } => scripted::open(script, opener, halt),
                     OpenRequest::Dump { path, .. } => scripted::open(&read(path)?, opener, halt),
                     OpenRequest::Launch(launch) => scripted::open(&read(&launch.command_line)?, opener, halt),
+                    OpenRequest::Kernel(_) => scripted::open(&read(&kernel_script())?, opener, halt),
                     OpenRequest::Attach(_) => {
                         Err(ToolError::new(Category::Unsupported, "nothing runs here to attach to"))
                     }
@@ -38,6 +39,11 @@ fn main() {
             std::process::exit(worker::main(factories));
         }
     }
+}
+
+/// What a kernel does is not in its connection string.
+fn kernel_script() -> String {
+    std::env::var("WINDBG_MCP_TEST_KERNEL").unwrap_or_default()
 }
 
 fn read(path: &str) -> Result<String, ToolError> {
