@@ -74,7 +74,13 @@ impl NativeTarget {
 
     /// Refuses while a live target runs, or is there no more.
     fn here(&self) -> Result<()> {
-        self.live.as_ref().map_or(Ok(()), |live| live.stopped().map(drop))
+        let Some(live) = &self.live else { return Ok(()) };
+        live.stopped()?;
+        // It stopped again while the link was made good: nothing that was read holds.
+        if live.seen.get() != live.kernel.stops() {
+            self.settle(live);
+        }
+        Ok(())
     }
 
     /// User addresses of a kernel target go through this root.

@@ -73,6 +73,8 @@ pub enum KernelEvent {
     },
     /// It goes down, to start again.
     Rebooting,
+    /// Anything else; what there is to say of it is in the output.
+    Other,
 }
 
 /// How a wait for a stop ended.
@@ -102,6 +104,10 @@ pub trait LiveKernel {
     fn origin(&self) -> &Origin;
     /// The present stop; `None` while it runs.
     fn stop(&self) -> Option<KernelStop>;
+    /// How often it stopped: another number means that nothing read before is known to be so.
+    fn stops(&self) -> u64;
+    /// Why nothing reaches the target any more.
+    fn lost(&self) -> Option<String>;
 
     /// Virtual memory as the stopped processor sees it. A short read says how far it got.
     fn read_virtual(&self, address: u64, buffer: &mut [u8]) -> ReadOutcome;
@@ -163,6 +169,8 @@ pub(crate) struct Live {
     pub(crate) modules_changed: Cell<bool>,
     /// Why there is no target any more.
     pub(crate) gone: RefCell<Option<String>>,
+    /// [`LiveKernel::stops`] of the stop that is known.
+    pub(crate) seen: Cell<u64>,
     /// It was let go.
     pub(crate) released: Cell<bool>,
 }
@@ -170,6 +178,7 @@ pub(crate) struct Live {
 impl Live {
     pub(crate) fn new(kernel: Rc<dyn LiveKernel>) -> Self {
         Self {
+            seen: Cell::new(kernel.stops()),
             kernel,
             table: RefCell::default(),
             generation: Cell::new(1),
@@ -188,6 +197,9 @@ impl Live {
     pub(crate) fn stopped(&self) -> Result<KernelStop> {
         if let Some(why) = &*self.gone.borrow() {
             return Err(TargetError::Gone(why.clone()));
+        }
+        if let Some(why) = self.kernel.lost() {
+            return Err(TargetError::failed_because("link_lost", why));
         }
         self.kernel.stop().ok_or(TargetError::Running)
     }

@@ -202,7 +202,7 @@ impl Drive<'_> {
                 return Ok(self.cut_short());
             }
             KernelEvent::Rebooting => return self.rebooting().map(Some),
-            KernelEvent::Exception { .. } => {}
+            KernelEvent::Exception { .. } | KernelEvent::Other => {}
         }
         // Before anything is looked at: what is read must be this stop's, without break instructions.
         let verdict = {
@@ -290,6 +290,7 @@ impl NativeTarget {
             pages.forget();
         }
         let Some(stop) = live.kernel.stop() else { return };
+        live.seen.set(live.kernel.stops());
         self.take_out_all(live);
         if let RawMemory::Paged(translator) = &self.core.raw
             && let Ok((root, five_levels)) = live.kernel.translation_root(stop.processor)
