@@ -31,6 +31,7 @@ mod stack;
 mod system;
 mod threads;
 mod types;
+mod variables;
 
 pub use live::Live;
 pub use notation::{Notation, place_text};

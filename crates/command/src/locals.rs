@@ -1,6 +1,6 @@
 //! `dv`: the locals of the current frame.
 
-use target::{Local, LocalLocation, MemoryExt as _, Result, TargetError, TypeKind, TypeRef};
+use target::{Frame, Local, LocalLocation, MemoryExt as _, Result, TargetError, TypeKind, TypeRef};
 
 use crate::format_value::{c_type_text, value_text};
 use crate::modules::glob;
@@ -45,12 +45,8 @@ pub(crate) fn matching(run: &mut Run<'_>, pattern: &str) -> Result<()> {
 }
 
 fn list(run: &mut Run<'_>, pattern: &str, options: &Options) -> Result<()> {
-    let index = run.session.frame;
-    let stack = run.stack(index.saturating_add(2).min(FRAMES_LIMIT))?;
-    let Some(frame) = stack.frames.get(index) else {
-        return Err(TargetError::failed_because("no_frame", "the current frame is no longer on the stack"));
-    };
-    let locals = run.target.locals(frame)?;
+    let frame = frame(run)?;
+    let locals = run.target.locals(&frame).map_err(|error| without_context(run, error))?;
     let shown: Vec<&Local> = locals.iter().filter(|l| glob(pattern, &l.name)).collect();
     if shown.is_empty() {
         let why = if locals.is_empty() {
@@ -68,18 +64,47 @@ fn list(run: &mut Run<'_>, pattern: &str, options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// The frame whose locals are asked for.
+pub(crate) fn frame(run: &Run<'_>) -> Result<Frame> {
+    let index = run.session.frame;
+    let mut stack = run.stack(index.saturating_add(2).min(FRAMES_LIMIT))?;
+    if index >= stack.frames.len() {
+        return Err(TargetError::failed_because("no_frame", "the current frame is no longer on the stack"));
+    }
+    Ok(stack.frames.swap_remove(index))
+}
+
+/// Commands start where the thread stood when the dump was written; a crash is asked about at its fault.
+fn without_context(run: &Run<'_>, error: TargetError) -> TargetError {
+    let fault = run.session.context.is_none()
+        && run.session.frame == 0
+        && run.target.stored_event().is_ok_and(|event| event.is_some_and(|e| e.context.is_some()));
+    match error {
+        TargetError::Failed { reason, message } if fault => TargetError::Failed {
+            reason,
+            message: format!("{message}; `.ecxr` first goes to the fault, `.frame N` to a caller"),
+        },
+        other => other,
+    }
+}
+
+/// Where a local is, in the width of the column.
+pub(crate) fn place(run: &Run<'_>, location: &LocalLocation) -> String {
+    match location {
+        LocalLocation::Memory(address) => run.notation().address(*address),
+        LocalLocation::Register { name, .. } => format!("@{name}"),
+        LocalLocation::Constant(_) => "<constant>".to_owned(),
+        LocalLocation::Unavailable(_) => "<unavailable>".to_owned(),
+    }
+}
+
 fn line(run: &Run<'_>, local: &Local, options: &Options) -> String {
     let mut line = String::new();
     if options.kinds {
         line.push_str(if local.parameter { "prv param  " } else { "prv local  " });
     }
     if options.locations {
-        let place = match &local.location {
-            LocalLocation::Memory(address) => run.notation().address(*address),
-            LocalLocation::Register { name, .. } => format!("@{name}"),
-            LocalLocation::Constant(_) => "<constant>".to_owned(),
-            LocalLocation::Unavailable(_) => "<unavailable>".to_owned(),
-        };
+        let place = place(run, &local.location);
         line.push_str(&format!("{place:<17} "));
     }
     let named =
@@ -87,7 +112,7 @@ fn line(run: &Run<'_>, local: &Local, options: &Options) -> String {
     format!("{line}{named:>16} = {}", value(run, local))
 }
 
-fn value(run: &Run<'_>, local: &Local) -> String {
+pub(crate) fn value(run: &Run<'_>, local: &Local) -> String {
     match &local.location {
         LocalLocation::Constant(value) => format!("0n{value}"),
         LocalLocation::Unavailable(why) => format!("<value unavailable: {why}>"),

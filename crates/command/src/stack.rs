@@ -123,8 +123,13 @@ pub fn stack_text(target: &dyn Target, stack: &Stack, columns: Columns) -> Strin
         }
         index += cycle * repeats;
     }
-    if let WalkEnd::Lost(why) = stack.end {
-        text.push_str(&format!("(the walk ends here: {why})\n"));
+    match stack.end {
+        WalkEnd::Lost(why) => text.push_str(&format!("(the walk ends here: {why})\n")),
+        // Taken for a leaf, with no more reason than that nothing covers it.
+        WalkEnd::Outermost if rows.alone_and_bare() => {
+            text.push_str("(the walk ends here: no unwind data covers this function)\n");
+        }
+        _ => {}
     }
     text
 }
@@ -242,6 +247,15 @@ impl Rows<'_> {
     }
 
     /// Whether the way from this frame to its caller was found without unwind data.
+    /// Whether the only frame is in code that nothing is known of.
+    fn alone_and_bare(&self) -> bool {
+        let mut physical = self.frames.iter().filter(|frame| !frame.inline);
+        let (first, more) = (physical.next(), physical.next());
+        let bare =
+            |f: &Frame| f.symbol.is_none() && !matches!(self.target.function_bounds(f.ip), Ok(Some(_)));
+        first.is_some_and(bare) && more.is_none()
+    }
+
     fn lacks_unwind_data(&self, index: usize) -> bool {
         let frame = &self.frames[index];
         if frame.inline || frame.symbol.is_some() {

@@ -6,6 +6,7 @@ use crate::format_value::{bits_text, bits_value, type_text, value_text};
 use crate::modules::glob;
 use crate::operand::words;
 use crate::run::{Run, usage};
+use crate::variables::{Variable, variable};
 
 /// Levels of `-r`.
 const DEPTH_LIMIT: u32 = 16;
@@ -27,7 +28,16 @@ struct Request<'a> {
     others: Vec<&'a str>,
 }
 
-/// `dt [-rN] [-v] [-y] TYPE [FIELD...] [ADDRESS]`.
+impl<'a> Request<'a> {
+    /// Tells the words that name members from those of an address.
+    fn sort(&mut self, run: &Run<'_>, layout: &TypeLayout, prefixes: &'a [String]) {
+        let words = std::mem::take(&mut self.others);
+        (self.fields, self.others) = words.into_iter().partition(|word| is_field(run, layout, word));
+        self.fields.extend(prefixes.iter().map(String::as_str));
+    }
+}
+
+/// `dt [-rN] [-v] [-y] TYPE [FIELD...] [ADDRESS]`, and a variable's name for a type and its address.
 pub(crate) fn dt(run: &mut Run<'_>, arguments: &str) -> Result<()> {
     let mut request = Request::default();
     let mut prefixes: Vec<String> = Vec::new();
@@ -60,27 +70,37 @@ pub(crate) fn dt(run: &mut Run<'_>, arguments: &str) -> Result<()> {
     if request.type_name.contains(['*', '?']) {
         return names(run, request.type_name);
     }
-    let layout = run
-        .target
-        .type_layout(request.type_name)
-        .map_err(|error| symbol_instead(run, error, request.type_name))?;
-    let (fields, others) = request.others.iter().partition(|word| is_field(run, &layout, word));
-    request.fields = fields;
-    request.fields.extend(prefixes.iter().map(String::as_str));
-    request.others = others;
-    let expression = request.others.join(" ");
-    let address = if expression.is_empty() { None } else { Some(run.clip(run.evaluate(&expression)?)) };
-    print(run, &layout, &request, address)
+    match run.target.type_layout(request.type_name) {
+        Ok(layout) => {
+            request.sort(run, &layout, &prefixes);
+            let expression = request.others.join(" ");
+            let address =
+                if expression.is_empty() { None } else { Some(run.clip(run.evaluate(&expression)?)) };
+            print(run, &layout, &request, address)
+        }
+        Err(error @ (TargetError::Interrupted | TargetError::Deadline(_))) => Err(error),
+        Err(error) => match variable(run, request.type_name)? {
+            Some(Variable::Shown) => Ok(()),
+            Some(Variable::Structure(name, address)) => {
+                let layout = run.target.type_layout(&name)?;
+                request.sort(run, &layout, &prefixes);
+                if let Some(word) = request.others.first() {
+                    return Err(usage(format!("{word} is no member of {name}")));
+                }
+                print(run, &layout, &request, address)
+            }
+            None => Err(symbol_instead(run, error, request.type_name)),
+        },
+    }
 }
 
 /// A name that is no type and is a symbol: what to ask for instead.
 fn symbol_instead(run: &Run<'_>, error: TargetError, name: &str) -> TargetError {
-    let stops = matches!(error, TargetError::Interrupted | TargetError::Deadline(_));
     let module = match name.split_once('!') {
         Some((module, _)) => format!("{module}!"),
         None => String::new(),
     };
-    if stops || !run.target.resolve(name).is_ok_and(|hits| !hits.is_empty()) {
+    if !run.target.resolve(name).is_ok_and(|hits| !hits.is_empty()) {
         return error;
     }
     let text = format!("{name} is a symbol, not a type: dt {module}TYPE {name}, with the type it has");

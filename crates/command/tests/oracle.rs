@@ -315,3 +315,34 @@ fn a_point_is_the_current_instruction() {
         assert!(!both.0.iter().any(|line| line.contains("ERROR")), "{:?}", both.0);
     }
 }
+
+/// `dt` of a variable needs neither its type nor its address.
+#[test]
+fn a_variable_is_seen_through_the_type_it_has() {
+    let Some(data) = test_data::shared() else { return };
+    let case = open(&data, "user/kd_x64_release/targetapp_stacktest_x64_release.cab");
+    let global = case.ours("dt targetapp!g_structTest");
+    assert_eq!(global, case.ours("dt targetapp!structTest targetapp!g_structTest"));
+    assert_eq!(global, case.ours("dt g_structTest"));
+    assert_eq!(global[2], "   +0x004 m_field1         : 0x1f4");
+    let pointed = case.ours("dt targetapp!g_structTestPtr m_field1");
+    assert_eq!(pointed[1..], ["targetapp!structTest", "   +0x004 m_field1         : 0x1f4"]);
+    let characters = case.ours(".ecxr; dt localChars");
+    assert_eq!(
+        characters[characters.len() - 2..],
+        ["Local var @ 0000008f`e1f2fb50 Type char [256]", "[256]  \"Bye\""]
+    );
+    let unknown = case.ours("dt nosuch");
+    assert!(unknown[0].contains("no type named `nosuch`"), "{unknown:?}");
+    let member = case.ours("dt targetapp!g_structTest m_none");
+    assert_eq!(member, ["ERROR m_none is no member of targetapp!structTest"]);
+}
+
+/// The frames commands start from are not the fault's: who asks for locals there is told.
+#[test]
+fn locals_away_from_the_fault_say_where_it_is() {
+    let Some(data) = test_data::shared() else { return };
+    let case = open(&data, "user/crash_x86/crash_x86.dmp");
+    let refused = case.ours("dv");
+    assert!(refused[0].ends_with("`.ecxr` first goes to the fault, `.frame N` to a caller"), "{refused:?}");
+}

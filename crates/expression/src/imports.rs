@@ -72,12 +72,29 @@ pub fn why_unresolved(target: &dyn Target, token: &str) -> String {
 }
 
 fn import_slot(target: &dyn Target, module: &str, base: u64, name: &str) -> Option<String> {
+    let slot = slot_rva(target, base, name)?;
+    Some(format!(
+        "{name} is an import of {module} and no symbol of it; its slot is {module}+{slot:#x}: give that"
+    ))
+}
+
+fn slot_rva(target: &dyn Target, base: u64, name: &str) -> Option<u32> {
     let name = name.strip_prefix("__imp_").unwrap_or(name);
     let found = imports(target, base);
     let mut all = found.iter().flat_map(|dll| &dll.imports);
-    let import = all.find(|import| import.name.as_deref() == Some(name))?;
-    Some(format!(
-        "{name} is an import of {module} and no symbol of it; its slot is {module}+{:#x}",
-        import.slot
-    ))
+    all.find(|import| import.name.as_deref() == Some(name)).map(|import| import.slot)
+}
+
+/// Where the address of the import `NAME` or `MODULE!NAME` is kept; without a module, of the only one
+/// there is.
+#[must_use]
+pub fn import_address(target: &dyn Target, token: &str) -> Option<u64> {
+    let (module, name) = match token.split_once('!') {
+        Some((module, name)) => (target.module_named(module).ok()??, name),
+        None => match &*target.modules().ok()? {
+            [module] => (module.clone(), token),
+            _ => return None,
+        },
+    };
+    slot_rva(target, module.base, name).map(|slot| module.base.wrapping_add(u64::from(slot)))
 }

@@ -14,5 +14,5 @@ pub use address::{AddressError, parse_address};
 pub use error::ExpressionError;
 pub use evaluate::{evaluate, evaluate_prefix};
 pub use guard::{GuardError, NOT_IN_AN_OPERAND, guard, guard_data_model, guard_path, guard_reload};
-pub use imports::{imports, slot_name, why_unresolved};
+pub use imports::{import_address, imports, slot_name, why_unresolved};
 pub use scope::{Scope, TargetScope};
