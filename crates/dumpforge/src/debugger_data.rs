@@ -11,7 +11,7 @@ pub(crate) const KDBG_SIZE: u16 = 0x380;
 impl KernelForge {
     /// Writes what depends on everything else: debugger data, bug check, unloaded drivers, and the
     /// kernel half of all address spaces.
-    pub(crate) fn finish(&mut self) {
+    pub fn finish(&mut self) {
         let (code, parameters) = self.bug_check;
         let mut data = Vec::new();
         put64(&mut data, 0, code.into());

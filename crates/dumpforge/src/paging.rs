@@ -57,8 +57,24 @@ impl PhysicalMemory {
     /// Reads; frames that do not exist read as zero.
     #[must_use]
     pub fn read(&self, address: u64, length: usize) -> Vec<u8> {
-        let byte = |at: u64| self.pages.get(&(at / PAGE)).map_or(0, |page| page[(at % PAGE) as usize]);
-        (0..length as u64).map(|offset| byte(address + offset)).collect()
+        let mut out = vec![0; length];
+        let mut done = 0;
+        while done < length {
+            let at = address + done as u64;
+            let within = (at % PAGE) as usize;
+            let count = (PAGE_SIZE - within).min(length - done);
+            if let Some(page) = self.pages.get(&(at / PAGE)) {
+                out[done..done + count].copy_from_slice(&page[within..within + count]);
+            }
+            done += count;
+        }
+        out
+    }
+
+    /// Whether a frame exists.
+    #[must_use]
+    pub fn contains(&self, pfn: u64) -> bool {
+        self.pages.contains_key(&pfn) && !self.holes.contains(&pfn)
     }
 
     fn quad(&self, address: u64) -> u64 {
