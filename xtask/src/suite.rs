@@ -83,7 +83,7 @@ fn node() -> Result<()> {
         .env("WINDBG_MCP_BINARY", release_binary()))
 }
 
-/// The DbgEng engine's own tests under Wine, and that the 32-bit Windows program builds; 32-bit Wine is
+/// The DbgEng engine's own tests under Wine, DbgEng attached to the simulated kernel, and that the 32-bit Windows program builds; 32-bit Wine is
 /// not everywhere to be had, so it is not run.
 fn on_windows() -> Result<()> {
     let target = Arch::X64.target();
@@ -92,6 +92,10 @@ fn on_windows() -> Result<()> {
         .args(["--target-dir", "target/windows"])
         .env(LAB, "1")
         .env(SEED.0, SEED.1))?;
+    run(cargo()
+        .args(["test", "--locked", "-p", "kd-sim", "--test", "dbgeng", "--target", target])
+        .args(["--target-dir", "target/windows"])
+        .env(LAB, "1"))?;
     Arch::X86.build(false)?;
     println!("not run: the 32-bit worker, for want of 32-bit Wine");
     Ok(())

@@ -34,6 +34,7 @@ pub struct Machine {
     /// Handle to address and the byte that was there.
     breakpoints: BTreeMap<u32, (u64, u8)>,
     next_handle: u32,
+    shows_breakpoints: bool,
     events: VecDeque<Scripted>,
     continues: u32,
     break_in: bool,
@@ -74,6 +75,7 @@ impl Machine {
             stop: None,
             breakpoints: BTreeMap::new(),
             next_handle: 1,
+            shows_breakpoints: scenario.shows_breakpoints,
             events: scenario.events.iter().cloned().collect(),
             continues: 0,
             break_in: false,
@@ -107,6 +109,28 @@ impl Machine {
     pub fn read(&self, address: u64, length: usize) -> Vec<u8> {
         let mut buffer = vec![0; length];
         let read = self.space().read(address, &mut buffer);
+        buffer.truncate(read);
+        buffer
+    }
+
+    /// Memory as a debugger sees it: what is under its breakpoints. DbgEng shows what it reads, and would
+    /// show `int 3`.
+    fn read_masked(&self, address: u64, buffer: &mut [u8]) -> usize {
+        let read = self.space().read(address, buffer);
+        if !self.shows_breakpoints {
+            for (at, original) in self.breakpoints.values() {
+                let offset = usize::try_from(at.wrapping_sub(address)).ok().filter(|o| *o < read);
+                if let Some(byte) = offset.and_then(|o| buffer.get_mut(o)) {
+                    *byte = *original;
+                }
+            }
+        }
+        read
+    }
+
+    fn masked(&self, address: u64, length: usize) -> Vec<u8> {
+        let mut buffer = vec![0; length];
+        let read = self.read_masked(address, &mut buffer);
         buffer.truncate(read);
         buffer
     }
@@ -294,7 +318,7 @@ impl KdBackend for Machine {
                 dr7: processor.special.dr7,
                 eflags: processor.context.eflags(),
                 flags: 3,
-                instructions: self.read(rip, 16),
+                instructions: self.masked(rip, 16),
                 cs,
                 ds,
                 es,
@@ -342,11 +366,20 @@ impl KdBackend for Machine {
     }
 
     fn read_virtual(&mut self, address: u64, buffer: &mut [u8]) -> Result<usize, Refusal> {
-        some(self.space().read(address, buffer))
+        some(self.read_masked(address, buffer))
     }
 
+    /// What is written under a breakpoint is there when it goes.
     fn write_virtual(&mut self, address: u64, data: &[u8]) -> Result<usize, Refusal> {
-        some(self.space().write(address, data))
+        let written = some(self.space().write(address, data))?;
+        for (at, original) in self.breakpoints.values_mut() {
+            let offset = at.wrapping_sub(address);
+            if let Some(&byte) = usize::try_from(offset).ok().filter(|o| *o < written).and_then(|o| data.get(o)) {
+                *original = byte;
+                self.memory.lock().unwrap_or_else(PoisonError::into_inner).write(*at, &[0xCC]);
+            }
+        }
+        Ok(written)
     }
 
     fn read_physical(&mut self, address: u64, buffer: &mut [u8]) -> Result<usize, Refusal> {
@@ -444,7 +477,7 @@ impl KdBackend for Machine {
 
     fn search(&mut self, start: u64, length: u64, pattern: &[u8]) -> Result<u64, Refusal> {
         let length = usize::try_from(length.min(MOST_TOUCHED)).map_err(|_| Refusal::default())?;
-        let bytes = self.read(start, length);
+        let bytes = self.masked(start, length);
         let at = bytes.windows(pattern.len().max(1)).position(|window| window == pattern);
         at.map(|at| start.wrapping_add(at as u64)).ok_or(Refusal(status::NO_MORE_ENTRIES))
     }

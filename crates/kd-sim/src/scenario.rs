@@ -102,6 +102,8 @@ pub struct Scenario {
     pub without_gdt: bool,
     /// GET_VERSION tells no debugger data.
     pub without_debugger_data: bool,
+    /// Reads show the bytes of breakpoints, not what is under them.
+    pub shows_breakpoints: bool,
     pub msrs: BTreeMap<String, Hex>,
     pub ports: BTreeMap<String, Hex>,
     pub faults: Vec<Injected>,
@@ -186,6 +188,7 @@ impl Default for Scenario {
             refused: Vec::new(),
             without_gdt: false,
             without_debugger_data: false,
+            shows_breakpoints: false,
             msrs: [("0xc0000080".to_owned(), Hex(0xd01)), ("0xc0000082".to_owned(), Hex(Self::KERNEL_BASE + 0x1000))]
                 .into(),
             ports: [("0x80".to_owned(), Hex(0x5a))].into(),

@@ -63,6 +63,8 @@ pub struct TargetLink {
     queue: VecDeque<Outstanding>,
     next_id: u32,
     expected_id: u32,
+    /// The payload of the request that came last since both ends started again.
+    last_request: Vec<u8>,
     events: VecDeque<TargetEvent>,
     told_lost: bool,
 }
@@ -76,6 +78,7 @@ impl TargetLink {
             queue: VecDeque::new(),
             next_id: INITIAL | SYNC,
             expected_id: INITIAL,
+            last_request: Vec::new(),
             events: VecDeque::new(),
             told_lost: false,
         }
@@ -188,7 +191,7 @@ impl TargetLink {
                 Arrival::New => {
                     self.stream.control(PacketType::ACKNOWLEDGE, plain(id));
                     self.expected_id ^= 1;
-                    self.events.push_back(TargetEvent::Received { kind, payload });
+                    self.new_packet(kind, payload, now);
                 }
                 Arrival::Repeated => {
                     self.stream.control(PacketType::ACKNOWLEDGE, plain(id));
@@ -200,19 +203,40 @@ impl TargetLink {
         }
     }
 
-    fn acknowledged(&mut self, id: u32, now: Duration) {
-        if plain(id) != plain(self.next_id) {
-            return;
+    /// The debugger goes on although our packet is not acknowledged: the acknowledgement was lost. But
+    /// DbgEng asks again under a new id when the answer itself was lost: that must not be done twice.
+    fn new_packet(&mut self, kind: PacketType, payload: Vec<u8>, now: Duration) {
+        let answering = self.queue.front().is_some_and(|o| o.kind == PacketType::STATE_MANIPULATE);
+        if answering && kind == PacketType::STATE_MANIPULATE && self.last_request == payload {
+            return self.transmit(now);
         }
+        if !self.queue.is_empty() {
+            self.taken(now);
+        }
+        if kind == PacketType::STATE_MANIPULATE {
+            self.last_request.clone_from(&payload);
+        }
+        self.events.push_back(TargetEvent::Received { kind, payload });
+    }
+
+    /// The first of the queue arrived.
+    fn taken(&mut self, now: Duration) {
         let Some(done) = self.queue.pop_front() else { return };
         self.next_id = plain(self.next_id) ^ 1;
         self.events.push_back(TargetEvent::Acknowledged { kind: done.kind });
         self.transmit(now);
     }
 
+    fn acknowledged(&mut self, id: u32, now: Duration) {
+        if plain(id) == plain(self.next_id) {
+            self.taken(now);
+        }
+    }
+
     fn start_again(&mut self) {
         self.next_id = INITIAL | SYNC;
         self.expected_id = INITIAL;
+        self.last_request.clear();
     }
 
     fn reset(&mut self) {

@@ -53,6 +53,7 @@ fn detach() {
     let debugger = Debugger::attach(&Scenario::default());
     debugger.run(&format!("bp {:#x}", Scenario::CODE + 0x20));
     debugger.run("g");
+    debugger.run("r rbx=77");
     debugger.run("qd");
     let report = debugger.report();
     for api in [Api::SET_CONTEXT, Api::WRITE_CONTROL_SPACE, Api::CONTINUE2] {

@@ -72,14 +72,21 @@ fn disassembly() {
 fn memory() {
     let debugger = Debugger::attach(&Scenario::default());
     let at = Scenario::CODE + 0x100;
-    has(&debugger.run(&format!("dq {:#x} l1", Scenario::KERNEL_BASE)), "00000003`00905a4d");
+    has(&debugger.run(&format!("dq {:#x} l1", Scenario::KERNEL_BASE)), "00000000`00005a4d");
     debugger.run(&format!("eb {at:#x} 11 22 33 44"));
     assert_eq!(debugger.simulator.with_machine(|m| m.read(at, 4)), [0x11, 0x22, 0x33, 0x44]);
     has(&debugger.run(&format!("s -b {:#x} l200 22 33 44", Scenario::CODE)), &address(at + 1));
     debugger.run(&format!("f {at:#x} l8 ab cd"));
     assert_eq!(debugger.simulator.with_machine(|m| m.read(at, 4)), [0xab, 0xcd, 0xab, 0xcd]);
     has(&debugger.run("dq 0xfffff80500000000 l1"), "????????`????????");
-    assert!(debugger.asked(Api::FILL_MEMORY.0) > 0);
+    let file = std::env::temp_dir().join(format!("kd-sim-{}.bin", std::process::id()));
+    debugger.run(&format!(".writemem {} {:#x} l200", file.display(), Scenario::CODE));
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(bytes, debugger.simulator.with_machine(|m| m.read(Scenario::CODE, 0x200)));
+    for api in [Api::FILL_MEMORY, Api::SEARCH_MEMORY] {
+        assert!(debugger.asked(api.0) > 0, "{api:?} was not asked for");
+    }
 }
 
 fn symbols() {
