@@ -139,5 +139,5 @@ async def test_a_program_is_launched_watched_stepped_and_ended(lab):
         assert "stop" in await ok("wait_for_stop", execution=run["execution"])
         await ok("end_session")
         # One needs another program, the other a kernel.
-        missing = set(LIVE_CALLS) - called - {"attach_process", "ioctl_trace"}
+        missing = set(LIVE_CALLS) - called - {"attach_kernel", "attach_process", "ioctl_trace"}
         assert not missing, missing

@@ -84,7 +84,7 @@ impl DbgEng {
             DEBUG_STATUS_NO_DEBUGGEE => {
                 let what = match self.exited_with() {
                     Some(code) => format!("the process ended with exit code {code:#x} ({code})"),
-                    None if self.is_live() => "the process was let go of".to_owned(),
+                    None if self.is_live() => "it was let go of".to_owned(),
                     None => "the dump was closed".to_owned(),
                 };
                 note(text, &format!("the engine holds no target any more: {what}"));

@@ -221,7 +221,8 @@ impl DbgEng {
 
     /// Holds on to the live process for its exit code.
     pub(crate) fn watch_exit(&self) {
-        if self.is_live() && self.exit_code.borrow().is_none() {
+        // A kernel's process ids are another machine's.
+        if self.is_live() && self.origin != Origin::Kernel && self.exit_code.borrow().is_none() {
             // SAFETY: no arguments.
             let pid = unsafe { self.system.GetCurrentProcessSystemId() };
             *self.exit_code.borrow_mut() = pid.ok().and_then(ExitCode::of);

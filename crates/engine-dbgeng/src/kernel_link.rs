@@ -58,11 +58,7 @@ pub fn attach_kernel(
 }
 
 impl DbgEng {
-    fn wait_for_kernel(
-        &self,
-        on: &dyn Fn(Milestone),
-        halt: &Halt,
-    ) -> std::result::Result<(), OpenError> {
+    fn wait_for_kernel(&self, on: &dyn Fn(Milestone), halt: &Halt) -> std::result::Result<(), OpenError> {
         let no_stop = |reason: String| OpenError::NoFirstStop { aim: self.aim.clone(), reason };
         let watched = Watched::Resume { processes: Vec::new(), raised: None };
         let (answer, _) = self.watchdog.during(halt, None, watched, || wait(&self.control, u32::MAX));
@@ -75,7 +71,9 @@ impl DbgEng {
         }
         match self.status() {
             DEBUG_STATUS_BREAK => Ok(()),
-            status => Err(no_stop(format!("the target is in state {status}, not stopped{}", last_line(&said)))),
+            status => {
+                Err(no_stop(format!("the target is in state {status}, not stopped{}", last_line(&said))))
+            }
         }
     }
 
@@ -88,7 +86,8 @@ impl DbgEng {
         self.remove_all_breakpoints();
         self.drain_stops()?;
         // SAFETY: integers only.
-        unsafe { self.client.EndSession(DEBUG_END_ACTIVE_DETACH) }.said("resume and detach from the kernel")?;
+        unsafe { self.client.EndSession(DEBUG_END_ACTIVE_DETACH) }
+            .said("resume and detach from the kernel")?;
         match self.status() {
             DEBUG_STATUS_NO_DEBUGGEE => Ok(()),
             status => Err(TargetError::failed(format!(
@@ -105,9 +104,9 @@ impl DbgEng {
         for _ in 0..processors.min(256) + SPARE_STOPS + 2 {
             self.set_status(DEBUG_STATUS_GO)?;
             let watched = Watched::Resume { processes: Vec::new(), raised: None };
-            let (answer, raised) = self.watchdog.during(&Halt::unbounded(), Some(QUIET), watched, || {
-                wait(&self.control, u32::MAX)
-            });
+            let (answer, raised) = self
+                .watchdog
+                .during(&Halt::unbounded(), Some(QUIET), watched, || wait(&self.control, u32::MAX));
             self.watchdog.drain();
             if answer != HRESULT(0) {
                 let error = windows::core::Error::from(answer);

@@ -35,6 +35,8 @@ pub struct Config {
     pub history: usize,
     /// How long `interrupt` waits for the worker's reader.
     pub interrupt_wait: Duration,
+    /// How long a kernel controller that is handed off may take to be seen gone.
+    pub handoff_wait: Duration,
     /// Grace of `end_session` and reclaim before the worker is killed.
     pub release_grace: Duration,
     /// Grace of every session at shutdown, all in parallel.
@@ -70,6 +72,7 @@ impl Default for Config {
             sessions: 4,
             history: 8,
             interrupt_wait: Duration::from_secs(5),
+            handoff_wait: Duration::from_secs(10),
             release_grace: Duration::from_secs(20),
             shutdown_grace: Duration::from_secs(5),
             overdue: Duration::from_secs(120),

@@ -492,6 +492,8 @@ impl Session {
             Err(error) if state.committed => self.advance(state, Phase::Open, Some(&error.message)),
             Err(error) => {
                 self.advance(state, Phase::Failed, Some(&error.message));
+                // Nothing was taken.
+                drop(lock(&self.reservation).take());
                 self.hang_up.cancel();
             }
         }

@@ -16,8 +16,12 @@ struct Raw {
 
 impl Raw {
     fn start() -> Self {
+        Self::start_with(&[])
+    }
+    fn start_with(environment: &[(&str, &std::path::Path)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_scripted-worker"));
         command.env("WINDBG_MCP_TEST_SCRIPTED", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.envs(environment.iter().copied());
         let mut raw =
             Self { child: command.stderr(Stdio::null()).spawn().unwrap(), buffer: LineBuffer::new() };
         assert!(matches!(raw.message(), Message::Ready { build, .. } if build == channel::build()));
@@ -109,4 +113,37 @@ fn a_supervisor_of_another_build_is_told_off() {
     raw.child.stdin.as_mut().unwrap().write_all(b"{\"id\":1,\"op\":\"levitate\"}\n").unwrap();
     assert!(matches!(raw.message(), Message::Fatal { text } if text.contains("levitate")));
     assert_eq!(raw.child.wait().unwrap().code(), Some(1));
+}
+
+/// A worker that controls a kernel it was told to keep, or that it cannot let go of, outlives its
+/// supervisor; one that can let go does, and goes.
+#[test]
+fn a_kernel_is_let_go_of_or_kept() {
+    for (script, preserve, keeps) in [
+        (json!({}), false, false),
+        (json!({}), true, true),
+        (json!({ "release": [{ "fail": "not now" }] }), false, true),
+        (json!({ "load": [{ "fail": "it ran on" }] }), false, true),
+    ] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), script.to_string()).unwrap();
+        let mut raw = Raw::start_with(&[("WINDBG_MCP_TEST_KERNEL", file.path())]);
+        let request = json!({ "open": "kernel", "connection": "com:ipport=1,port=h" });
+        raw.send(OPEN_ID, Op::Open { request });
+        while !matches!(raw.message(), Message::Done { id: OPEN_ID, .. }) {}
+        if preserve {
+            raw.send(7, Op::PreserveKernel);
+            while !matches!(raw.message(), Message::Done { id: 7, .. }) {}
+        }
+        drop(raw.child.stdin.take());
+        let until = Instant::now() + Duration::from_secs(if keeps { 7 } else { 20 });
+        let mut exited = None;
+        while exited.is_none() && Instant::now() < until {
+            exited = raw.child.try_wait().unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        raw.child.kill().unwrap();
+        raw.child.wait().unwrap();
+        assert_eq!(exited.is_none(), keeps, "{script} {preserve}");
+    }
 }

@@ -12,8 +12,6 @@ use tools::{Category, ToolError};
 
 use super::{Gate, Outgoing, Phase, Session, State};
 
-/// A worker that is handed off has so long to be seen gone.
-const GONE: Duration = Duration::from_secs(10);
 /// The worker's reader answers at once.
 const TOLD: Duration = Duration::from_secs(2);
 
@@ -110,10 +108,12 @@ impl Session {
         let session = Arc::clone(&self);
         let ending = tokio::spawn(async move {
             session.kill.cancel();
-            session.exits_within(GONE).await
+            session.exits_within(session.shared.config.handoff_wait).await
         });
         match ending.await {
-            Ok(true) => Ok(Ended { worker_terminated: true, recovery_required: true, ..self.ended("handed_off") }),
+            Ok(true) => {
+                Ok(Ended { worker_terminated: true, recovery_required: true, ..self.ended("handed_off") })
+            }
             _ => {
                 let mut error = self.recovery(&self.state());
                 error.message = format!(
@@ -143,5 +143,49 @@ impl Session {
                 self.pid
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Birth;
+    use crate::stderr::LastWords;
+    use crate::{Config, Supervisor, endpoint};
+    use tools::live_opening::KernelRequest;
+    use tools::{EngineChoice, OpenRequest};
+
+    /// A worker whose end nobody sees: it has no process here at all.
+    #[tokio::test]
+    async fn a_worker_that_is_not_seen_gone_keeps_its_endpoint() {
+        let config = Config { handoff_wait: Duration::from_millis(50), ..Config::default() };
+        let shared = Arc::clone(&Supervisor::new(config).shared);
+        let request = OpenRequest::Kernel(KernelRequest {
+            connection: connection_string::Connection::parse("com:ipport=1,port=h").unwrap(),
+            engine: EngineChoice::Auto,
+            symbol_path: None,
+            image_path: None,
+            network: false,
+        });
+        let (session, _outgoing) = Session::new(Birth {
+            id: "sess-1".to_owned(),
+            aim: request.aim(),
+            pid: 7,
+            engine: "dbgeng".to_owned(),
+            engine_reason: String::new(),
+            limitation: None,
+            under_wine: false,
+            remote_kernel: true,
+            reservation: endpoint::reserve(&shared, &request).unwrap(),
+            shared: Arc::clone(&shared),
+            client: std::sync::Weak::new(),
+            last_words: LastWords::none(),
+        });
+        session.unresolve("a test says so");
+        let error = Arc::clone(&session).hand_off(7).await.unwrap_err();
+        assert_eq!(error.category, Category::RecoveryRequired);
+        assert!(error.message.contains("could not be seen gone"), "{}", error.message);
+        assert!(session.is_unresolved());
+        assert_eq!(endpoint::reserve(&shared, &request).unwrap_err().category, Category::Capacity);
     }
 }

@@ -79,11 +79,21 @@ impl Bench {
             lab: self.lab.clone(),
         }
     }
+    /// The same client once more, for a task of its own.
+    pub(crate) fn same_client(&self) -> Bench {
+        Bench { client: Arc::clone(&self.client), ..self.second_client() }
+    }
+    pub(crate) async fn answer(
+        &self,
+        tool: &str,
+        args: Option<serde_json::Map<String, Value>>,
+    ) -> supervisor::CallResult {
+        let call = self.client.call(tool, args, &self.surface, None, CancellationToken::new());
+        call.await.unwrap()
+    }
     /// The text half and the structured one, or the error.
     pub(crate) async fn said(&self, tool: &str, args: Value) -> (String, Result<Value, Value>) {
-        let args = args.as_object().cloned();
-        let call = self.client.call(tool, args, &self.surface, None, CancellationToken::new());
-        let answer = call.await.unwrap();
+        let answer = self.answer(tool, args.as_object().cloned()).await;
         let structured = answer.structured.unwrap_or_else(|| json!({ "text": answer.text }));
         let outcome = if answer.is_error { Err(structured["error"].clone()) } else { Ok(structured) };
         (answer.text, outcome)

@@ -6,6 +6,7 @@
 
 mod bench;
 mod inspection;
+mod kernel;
 #[path = "../../../tools/tests/operand/mod.rs"]
 mod operand;
 mod operands;

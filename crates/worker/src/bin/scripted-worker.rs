@@ -23,7 +23,10 @@ fn main() {
                     OpenRequest::Scripted { script } => scripted::open(script, opener, halt),
                     OpenRequest::Dump { path, .. } => scripted::open(&read(path)?, opener, halt),
                     OpenRequest::Launch(launch) => scripted::open(&read(&launch.command_line)?, opener, halt),
-                    OpenRequest::Kernel(_) => scripted::open(&read(&kernel_script())?, opener, halt),
+                    OpenRequest::Kernel(_) => {
+                        let (target, report) = scripted::open(&read(&kernel_script())?, opener, halt)?;
+                        Ok((target, tools::OpenReport { kind: "kernel".to_owned(), ..report }))
+                    }
                     OpenRequest::Attach(_) => {
                         Err(ToolError::new(Category::Unsupported, "nothing runs here to attach to"))
                     }
