@@ -321,3 +321,14 @@ fn arm64_signed_return_addresses_machine_frames_and_chains() {
     assert_eq!(found[1], (CALLER + 8, Found::FramePointer));
     assert_eq!((found.len(), stack.end), (2, WalkEnd::Outermost));
 }
+
+#[test]
+fn an_x64_indirection_to_an_entry_that_ends_before_it_begins_is_no_entry() {
+    // The function's entry points (bit 0) at the second one, which is turned round.
+    let directory = [0x1000, 0x1100, 0x280c | 1, 0x1050, 0x1010, 0x2000];
+    let source = made(Machine::X64, &[0x90; 64], &[1, 0, 0, 0], &directory, &[CALLER]);
+    assert!(step(&source, &at(Machine::X64, 8), 0, true).is_err());
+    let directory = [0x1000, 0x1100, 0x280c | 1, 0x1000, 0x1100, 0x2000];
+    let source = made(Machine::X64, &[0x90; 64], &[1, 0, 0, 0], &directory, &[CALLER]);
+    assert_eq!(step(&source, &at(Machine::X64, 8), 0, true).unwrap().context.ip(), CALLER);
+}

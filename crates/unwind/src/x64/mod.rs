@@ -36,9 +36,10 @@ pub(crate) fn find(image: &UnwindImage, rva: u32) -> Lookup {
                 if entry.unwind & 1 == 0 {
                     return Lookup::Entry(Box::new(entry));
                 }
+                // It covers another address, and need not be in order as the table's own are.
                 match table.at(entry.unwind & !1) {
-                    Some(next) => entry = next,
-                    None => return Lookup::Unknown,
+                    Some(next) if next.begin < next.end => entry = next,
+                    _ => return Lookup::Unknown,
                 }
             }
             Lookup::Unknown
