@@ -71,6 +71,13 @@ pub(crate) fn unpack(container: Container, map: &MappedFile, halt: &Halt) -> Res
 fn unpack_bounded(container: Container, map: &MappedFile, limit: u64, halt: &Halt) -> Result<Unpacked> {
     let bytes = map.bytes();
     let sink = Sink { container: container.name(), limit, halt };
+    // The readers are others' and index what a hostile archive says.
+    let read = std::panic::AssertUnwindSafe(|| unpack_by(container, &sink, bytes));
+    std::panic::catch_unwind(read)
+        .unwrap_or_else(|_| Err(sink.failed(io::Error::other("its directory contradicts itself"))))
+}
+
+fn unpack_by(container: Container, sink: &Sink<'_>, bytes: &[u8]) -> Result<Unpacked> {
     match container {
         Container::Gz => {
             let name = flate2::bufread::GzDecoder::new(bytes)
@@ -79,8 +86,8 @@ fn unpack_bounded(container: Container, map: &MappedFile, limit: u64, halt: &Hal
             sink.unpack(GzMembers { current: flate2::bufread::GzDecoder::new(bytes) }, name)
         }
         Container::Xz => sink.unpack(xz_reader(bytes).map_err(|why| sink.failed(why))?, None),
-        Container::Cab => unpack_cab(&sink, bytes),
-        Container::Zip => unpack_zip(&sink, bytes),
+        Container::Cab => unpack_cab(sink, bytes),
+        Container::Zip => unpack_zip(sink, bytes),
     }
 }
 

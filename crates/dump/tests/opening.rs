@@ -293,3 +293,14 @@ fn a_file_truncated_while_mapped_does_not_kill_us() {
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(0x1000).unwrap();
     assert_eq!(dump.read_memory(0x1_ff00, &mut buffer).stopped, Some(target::Unreadable::TruncatedFile));
 }
+
+/// The reader of cabinets indexes past a folder's blocks where a member begins behind the last.
+#[test]
+fn a_cab_whose_member_begins_behind_its_folder_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bytes = cab(&[("crash.dmp", &minidump())], cab::CompressionType::None);
+    let member = u32::from_le_bytes(bytes[16..20].try_into().unwrap()) as usize;
+    bytes[member + 4..member + 8].copy_from_slice(&0x10_0000u32.to_le_bytes());
+    let error = dump::open(&write(folder.path(), "packed.cab", &bytes)).unwrap_err();
+    assert_eq!(error.category(), ("debugger", Some("malformed_file")), "{error}");
+}
