@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
-use pe::{ImageSourceExt, ImportedDll};
+use pe::{ImageSourceExt, ImportedDll, Section};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use target::{Address, Machine};
@@ -128,32 +128,24 @@ pub(crate) fn bind_at(image: &PlacedImage, address: u64) -> Option<Bind> {
 #[must_use]
 pub fn static_bind(image: &PlacedImage) -> Option<Bind> {
     let wanted: Vec<u8> = "KmdfLibrary\0".encode_utf16().flat_map(u16::to_le_bytes).collect();
-    let sections: Vec<(u32, Vec<u8>)> = image
-        .pe
-        .sections
-        .iter()
-        .map(|section| {
-            let size = section.virtual_size.max(section.raw_size) as usize;
-            (section.rva, image.bytes.prefix(section.rva, size.min(MAX_SEARCH)))
-        })
-        .collect();
+    let sections: Vec<(u64, Vec<u8>)> = sections(image, |_| true).collect();
     let width = image.pointer() as usize;
     let strings: Vec<u64> = sections
         .iter()
-        .flat_map(|(rva, bytes)| {
+        .flat_map(|(start, bytes)| {
             let starts = (0..bytes.len().saturating_sub(wanted.len() - 1)).step_by(2);
             let hits = starts.filter(|&i| bytes[i..].starts_with(&wanted)).take(8);
-            hits.map(|i| image.base + u64::from(*rva) + i as u64).collect::<Vec<_>>()
+            hits.map(|i| start + i as u64).collect::<Vec<_>>()
         })
         .collect();
-    for (rva, bytes) in &sections {
+    for (start, bytes) in &sections {
         for (index, chunk) in bytes.chunks_exact(width).enumerate() {
             let mut word = [0; 8];
             word[..width].copy_from_slice(chunk);
             if !strings.contains(&u64::from_le_bytes(word)) {
                 continue;
             }
-            let at = image.base + u64::from(*rva) + (index * width) as u64;
+            let at = start + (index * width) as u64;
             if let Some(bind) = at.checked_sub(width as u64).and_then(|start| bind_at(image, start)) {
                 return Some(bind);
             }
@@ -164,9 +156,19 @@ pub fn static_bind(image: &PlacedImage) -> Option<Bind> {
 
 /// Executable sections with their bytes.
 fn code(image: &PlacedImage) -> impl Iterator<Item = (u64, Vec<u8>)> {
-    image.pe.sections.iter().filter(|s| s.is_executable()).map(|section| {
-        let size = (section.virtual_size.max(section.raw_size) as usize).min(MAX_SEARCH);
-        (image.base + u64::from(section.rva), image.bytes.prefix(section.rva, size))
+    sections(image, Section::is_executable)
+}
+
+/// Where the sections that are `wanted` begin, and their bytes: [`MAX_SEARCH`] of them in all, for
+/// sections may lie over each other and each say it is as large as the image.
+fn sections(image: &PlacedImage, wanted: impl Fn(&Section) -> bool) -> impl Iterator<Item = (u64, Vec<u8>)> {
+    let mut left = MAX_SEARCH;
+    image.pe.sections.iter().filter(move |section| wanted(section)).map(move |section| {
+        let inside = image.pe.size_of_image.saturating_sub(section.rva);
+        let size = section.virtual_size.max(section.raw_size).min(inside) as usize;
+        let bytes = image.bytes.prefix(section.rva, size.min(left));
+        left -= bytes.len();
+        (image.base.wrapping_add(u64::from(section.rva)), bytes)
     })
 }
 
@@ -355,4 +357,34 @@ fn configuration(image: &PlacedImage, at: u64, recent: &VecDeque<Instruction>) -
         }
     }
     site
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    #[test]
+    fn sections_over_each_other_cost_no_more_than_one() {
+        let file =
+            pe::FileImage::new(std::fs::read(test_data::fixture("drivers/bin/x64-clang/d28.sys")).unwrap())
+                .unwrap();
+        let mut pe = file.pe().clone();
+        pe.size_of_image = 0x7000_0000;
+        for section in &mut pe.sections {
+            (section.rva, section.virtual_size) = (0x1000, 0x6000_0000);
+        }
+        struct Endless;
+        impl pe::ImageSource for Endless {
+            fn read_rva(&self, _: u32, buffer: &mut [u8]) -> usize {
+                buffer.len()
+            }
+        }
+        let image = PlacedImage::new(Rc::new(pe), Rc::new(Endless), 0x1_4000_0000, "d28").unwrap();
+        assert!(image.pe.sections.len() > 1);
+        assert_eq!(sections(&image, |_| true).map(|(_, bytes)| bytes.len()).sum::<usize>(), MAX_SEARCH);
+        assert_eq!(static_bind(&image), None);
+    }
 }
