@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use code_flow::{CodeLocation, SectionState};
-use driver_replay::{Device, PlacedImage, Replay, ReplayStatus, placed, replay_cached};
+use driver_replay::{Device, Link, PlacedImage, Replay, ReplayStatus, placed, replay_cached};
 use target::{Address, Code, Halt, Module, RegionMemory, Result, Target, TargetError, TargetKind};
 
 use crate::access::access_model;
@@ -21,6 +21,9 @@ use crate::names::{self, DEVICE_CONTROL, INTERNAL_DEVICE_CONTROL, major_name};
 use crate::namespace::same_path;
 use crate::sddl::parse_sddl;
 use crate::security::{AbsenceKind, DeviceLink, DeviceSecurity, LinkSearch, SecurityAbsent, SecurityRequest};
+
+/// Links followed from one to its device.
+const MAX_HOPS: u8 = 8;
 
 /// The image of an image session and its replay.
 pub struct Offline {
@@ -196,11 +199,12 @@ impl Offline {
         let text = text.trim();
         let named =
             |device: &&Device, path: &str| device.name.as_deref().is_some_and(|name| same_path(name, path));
-        let through =
-            self.replay.links.iter().find(|link| same_path(&link.path, text)).map(|link| link.target.clone());
-        let candidates = [Some(text.to_owned()), Some(format!("\\Device\\{text}")), through];
-        let found =
-            candidates.iter().flatten().find_map(|path| self.devices().find(|device| named(device, path)));
+        let paths = [text.to_owned(), format!("\\Device\\{text}")];
+        let found = paths.iter().find_map(|path| self.devices().find(|device| named(device, path)));
+        let found = found.or_else(|| {
+            let link = self.replay.links.iter().find(|link| same_path(&link.path, text))?;
+            self.devices().find(|device| device.name.as_deref().is_some_and(|d| self.hops(link, d).is_some()))
+        });
         found.ok_or_else(|| {
             let have: Vec<&str> =
                 self.devices().map(|device| device.name.as_deref().unwrap_or("(unnamed)")).collect();
@@ -208,6 +212,20 @@ impl Offline {
             let caveat = self.caveat().map(|caveat| format!("; {caveat}")).unwrap_or_default();
             because("not_found", format!("DriverEntry makes no device {text}; it makes {have}{caveat}"))
         })
+    }
+
+    /// How many links lead from `link` to the device named `device`, itself counted. A link's target
+    /// may be another link.
+    fn hops(&self, link: &Link, device: &str) -> Option<u8> {
+        let stands = |link: &&Link| !link.deleted;
+        let mut at = Some(link).filter(stands)?;
+        for hops in 1..=MAX_HOPS {
+            if same_path(device, &at.target) {
+                return Some(hops);
+            }
+            at = self.replay.links.iter().filter(stands).find(|next| same_path(&next.path, &at.target))?;
+        }
+        None
     }
 
     /// Who may open a device the driver makes.
@@ -228,17 +246,15 @@ impl Offline {
     fn gate(&self, device: &Device, model: bool, links: bool) -> DeviceSecurity {
         let (security, security_absent) = descriptor(device);
         let name = device.name.clone().unwrap_or_else(|| "(unnamed device)".to_owned());
-        let leads = |target: &str| device.name.as_deref().is_some_and(|name| same_path(name, target));
         let links: Vec<DeviceLink> = self
             .replay
             .links
             .iter()
-            .filter(|link| links && !link.deleted && leads(&link.target))
-            .map(|link| DeviceLink {
-                path: link.path.clone(),
-                target: link.target.clone(),
-                hops: 1,
-                exact_name: true,
+            .filter(|_| links)
+            .filter_map(|link| {
+                let hops = self.hops(link, device.name.as_deref()?)?;
+                let (path, target) = (link.path.clone(), link.target.clone());
+                Some(DeviceLink { path, target, hops, exact_name: true })
             })
             .collect();
         DeviceSecurity {

@@ -29,8 +29,12 @@ fn the_devices_of_d27_have_the_gates_their_sources_say() {
         assert_eq!(driver.source, ObjectSource::Replay);
         assert!(driver.address.is_none());
         assert!(driver.dispatch.entries.iter().any(|entry| entry.kind == HandlerKind::Own), "{build}");
-        let devices = driver.devices.unwrap().device_count;
-        assert!(devices >= 3, "{build}: {devices}");
+        assert_eq!(driver.devices.unwrap().device_count, 4, "{build}");
+        let gate = device_security(target.as_ref(), &request("\\??\\D27Again"), &halt).unwrap();
+        assert_eq!(gate.device, "\\Device\\D27", "{build}");
+        let links: Vec<_> = gate.links.iter().map(|link| (link.path.as_str(), link.hops)).collect();
+        let wanted = [("\\DosDevices\\D27", 1), ("\\DosDevices\\D27Other", 1), ("\\DosDevices\\D27Again", 2)];
+        assert_eq!(links, wanted, "{build}: a link to a link leads here too");
         if build == "x64-clang" {
             let driver = find_driver(target.as_ref(), "d27", Some(8), &halt).unwrap();
             insta::assert_snapshot!("d27_driver", render_driver(&driver));

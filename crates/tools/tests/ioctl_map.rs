@@ -62,6 +62,24 @@ fn a_framework_client_has_a_map_a_callback() {
     assert!(data["note"].as_str().unwrap().contains("queue"), "{}", data["note"]);
 }
 
+/// A driver with a fast-I/O entry is never complete without it: each entry has its map, and one alone
+/// says what it lacks.
+#[test]
+fn fast_io_is_mapped_or_missed() {
+    let target = driver("x64-clang", "d32");
+    let (data, text) = call(&*target, "ioctl_map", json!({})).unwrap();
+    let others = data["maps"].as_array().unwrap();
+    assert_eq!((data["convention"].as_str(), others.len()), (Some("wdm"), 1), "{text}");
+    assert_eq!([&data["complete"], &others[0]["complete"]], [true, true], "{text}");
+    assert_eq!(codes(&data), ["0x00222003", "0x00222007", "0x9c40a004"]);
+    assert_eq!(others[0]["convention"], json!("fast_io"));
+    assert_eq!(codes(&others[0]), ["0x00222003", "0x00222400", "0x00222404", "0x0022e40c"]);
+    let alone = json!({ "dispatch": data["dispatch"]["address"] });
+    let (alone, text) = call(&*target, "ioctl_map", alone).unwrap();
+    assert_eq!((codes(&alone), &alone["complete"]), (codes(&data), &json!(false)), "{text}");
+    assert!(alone["note"].as_str().unwrap().contains("fast-I/O routine"), "{text}");
+}
+
 /// Each planted fault once, the device's gate too; the repaired twin has nothing.
 #[test]
 fn findings_of_the_hazard_drivers() {

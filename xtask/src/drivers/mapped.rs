@@ -19,6 +19,8 @@ pub(crate) struct Mapped {
     /// Proved and not refused whatever the lengths.
     pub(crate) accepted: BTreeSet<u32>,
     pub(crate) refused: BTreeMap<u32, Option<u32>>,
+    /// What the map of the fast-I/O routine lists; its codes are in no other field.
+    pub(crate) fast_io: BTreeSet<u32>,
     pub(crate) unproved: BTreeSet<u32>,
     pub(crate) complete: bool,
     pub(crate) code_proved: bool,
@@ -59,6 +61,10 @@ impl Mapped {
         self.code_count += map["code_count"].as_u64().unwrap_or(0);
         for row in list("codes") {
             let code = code(row, "code")?;
+            if map["convention"] == "fast_io" {
+                self.fast_io.insert(code);
+                continue;
+            }
             let sites = row["sites"].as_array().map_or(&[][..], Vec::as_slice);
             if !sites.is_empty() && sites.iter().all(|site| site["proved"] == false) {
                 self.unproved.insert(code);

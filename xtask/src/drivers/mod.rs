@@ -4,6 +4,7 @@ mod build;
 mod hazards;
 mod imports;
 mod mapped;
+mod objects;
 mod source;
 mod speed;
 mod sweep;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::hazards::Fault;
+use super::objects::{self, Objects};
 use crate::process::root;
 
 /// How a driver is built: machine, compiler, optimisation.
@@ -81,6 +82,10 @@ pub(crate) struct Row {
     pub(crate) planted: Option<Vec<Fault>>,
     /// The code is not provably the caller's.
     pub(crate) not_proved: bool,
+    /// What the fast-I/O routine handles.
+    pub(crate) fast_io: BTreeSet<u32>,
+    /// Devices and links, where the source names any.
+    pub(crate) objects: Option<Objects>,
 }
 
 /// One driver: a source file and what it says of itself.
@@ -175,6 +180,15 @@ impl Row {
                     _ => bail!("planted: {words:?}"),
                 }
             }
+            "fast_io" => self.fast_io.extend(codes()?),
+            "device" => self.objects.get_or_insert_default().devices.push(objects::device(words)?),
+            "link" => match words {
+                [path, target] => {
+                    let link = ((*path).to_owned(), (*target).to_owned());
+                    self.objects.get_or_insert_default().links.push(link);
+                }
+                _ => bail!("link: {words:?}"),
+            },
             "capped" => self.capped = true,
             "loop" => self.may_be_incomplete = true,
             "unresolved" => (self.unresolved, self.may_be_incomplete) = (true, true),

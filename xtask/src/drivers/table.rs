@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use super::hazards::{self, Fault};
 use super::mapped::{self, Mapped};
+use super::objects::{self, Objects};
 use super::source::{self, Oracle, Source, Variant};
 use super::sweep::{self, Swept};
 use super::wine;
@@ -47,6 +48,7 @@ struct Seen {
     wine: Option<Result<BTreeMap<u32, u32>>>,
     mapped: Option<Result<Mapped>>,
     hazards: Option<Result<Vec<Fault>>>,
+    objects: Option<Result<Objects>>,
 }
 
 enum Found {
@@ -54,6 +56,7 @@ enum Found {
     Wine(Result<BTreeMap<u32, u32>>),
     Mapped(Result<Mapped>),
     Hazards(Result<Vec<Fault>>),
+    Objects(Result<Objects>),
 }
 
 /// Runs the oracles, prints the table, fails when a row does.
@@ -71,6 +74,7 @@ pub(crate) fn print(asked: &Asked) -> Result<()> {
                 Found::Wine(errors) => seen.wine = Some(errors),
                 Found::Mapped(mapped) => seen.mapped = Some(mapped),
                 Found::Hazards(found) => seen.hazards = Some(found),
+                Found::Objects(found) => seen.objects = Some(found),
             }
         }
     };
@@ -98,6 +102,9 @@ pub(crate) fn print(asked: &Asked) -> Result<()> {
                 put(index, Found::Mapped(mapped::ask(program, &cell.image)));
                 if cell.source.row.planted.is_some() {
                     put(index, Found::Hazards(hazards::ask(program, &cell.image)));
+                }
+                if cell.source.row.objects.is_some() {
+                    put(index, Found::Objects(objects::ask(program, &cell.image)));
                 }
             }
         }
@@ -182,11 +189,14 @@ fn rows(cells: &[Cell<'_>], seen: &[Seen]) -> usize {
                 }
             },
         };
-        let (faults, missed) = faults(cell, own);
+        let (mut said, missed) = faults(cell, own);
         wrong = wrong.or(missed);
+        let (made, differs) = objects_made(cell, own);
+        said.push_str(&made);
+        wrong = wrong.or(differs);
         let codes = truth.as_ref().map_or(cell.source.row.accepted.len(), BTreeSet::len);
         println!(
-            "{:<6} {:<12} {codes:>6}  {oracle:<12} {wine:<22} {map}{faults}",
+            "{:<6} {:<12} {codes:>6}  {oracle:<12} {wine:<22} {map}{said}",
             cell.source.id,
             cell.variant.name()
         );
@@ -209,6 +219,20 @@ fn faults(cell: &Cell<'_>, own: &Seen) -> (String, Option<String>) {
         Ok(found) => {
             let said = format!("; {} of {} planted faults", found.len(), planted.len());
             (said, hazards::against(planted, found, whole))
+        }
+    }
+}
+
+/// What is said of devices and links, and what is wrong about it.
+fn objects_made(cell: &Cell<'_>, own: &Seen) -> (String, Option<String>) {
+    let (Some(wanted), Some(found)) = (&cell.source.row.objects, &own.objects) else {
+        return (String::new(), None);
+    };
+    match found {
+        Err(error) => (String::new(), Some(format!("{error:#}"))),
+        Ok(found) => {
+            let said = format!("; {} devices, {} links", found.devices.len(), found.links.len());
+            (said, objects::against(wanted, found))
         }
     }
 }
@@ -260,6 +284,9 @@ fn against_map(cell: &Cell<'_>, mapped: &Mapped, truth: Option<&BTreeSet<u32>>) 
         return Some(format!("ioctl_map: {code:#x} is listed unproved"));
     }
     found.retain(|code| !row.elsewhere.contains(code));
+    if let Some(what) = different("ioctl_map, fast I/O", &mapped.fast_io, &row.fast_io) {
+        return Some(what);
+    }
     if row.unresolved && !mapped.unresolved {
         return Some("ioctl_map: nothing unresolved, and something is".to_owned());
     }
@@ -325,6 +352,7 @@ mod tests {
             complete: true,
             code_proved: true,
             code_count: source.row.accepted.len() as u64,
+            fast_io: source.row.fast_io.clone(),
             ..Mapped::default()
         }
     }
@@ -349,6 +377,19 @@ mod tests {
         assert!(verdict(&source, &unproved).unwrap().contains("unproved"));
         let incomplete = Mapped { complete: false, ..good };
         assert!(verdict(&source, &incomplete).is_some());
+    }
+
+    #[test]
+    fn codes_of_fast_io_are_a_set_of_their_own() {
+        let source = source("d32");
+        let good = mapped(&source);
+        assert!(!source.row.fast_io.is_subset(&source.row.accepted));
+        assert_eq!(verdict(&source, &good), None);
+        let unmapped = Mapped { fast_io: BTreeSet::new(), ..good.clone() };
+        assert!(verdict(&source, &unmapped).unwrap().contains("fast I/O: missing"));
+        let mut mixed = good;
+        mixed.accepted.extend(&source.row.fast_io);
+        assert!(verdict(&source, &mixed).unwrap().contains("wrong codes"));
     }
 
     #[test]

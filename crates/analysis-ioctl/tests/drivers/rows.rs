@@ -162,11 +162,38 @@ fn d22_a_flood_is_counted_exactly() {
 /// D23: facts of a data flow that did not settle are stronger than the truth, so none is told.
 #[test]
 fn d23_an_unsettled_flow_tells_nothing() {
-    let image = driver("x64-gcc-o0", "d06b").unwrap();
-    let request = MapRequest { sweeps: 1, ..first_request("x64-gcc-o0", "d06b") };
-    let map = map(&image, &request);
-    assert!(map.unsettled && !map.complete);
-    assert!(map.codes.iter().all(|row| row.sites.iter().all(|site| !site.proved)), "{:?}", map.codes);
+    for build in BUILDS {
+        let image = driver(build, "d23").unwrap();
+        let usual = first_request(build, "d23");
+        let settled = map(&image, &usual);
+        assert!(settled.complete && settled.code_count == 3, "{build}: {settled:?}");
+        let map = map(&image, &MapRequest { sweeps: 1, ..usual });
+        assert!(map.unsettled && !map.complete, "{build}: {map:?}");
+        assert!(map.codes.iter().all(|row| row.sites.iter().all(|site| !site.proved)), "{:?}", map.codes);
+        assert!(map.default.is_none() && map.patterns.is_empty() && map.tables.is_empty(), "{build}");
+    }
+}
+
+/// D32: a fast-I/O routine is a second entry with a set of its own; its lengths count, and what it
+/// answers FALSE to is left to the other entry.
+#[test]
+fn d32_fast_io_is_a_way_of_its_own() {
+    for build in BUILDS {
+        let found = replayed(std::fs::read(path(build, "d32")).unwrap());
+        let kinds: Vec<EntryKind> = found.entries.iter().map(|entry| entry.kind).collect();
+        assert_eq!(kinds, [EntryKind::Wdm, EntryKind::FastIo], "{build}");
+        let image = driver(build, "d32").unwrap();
+        let fast = map(&image, &request(&found.entries[1], None));
+        assert_eq!(codes(&fast), [0x22_2003, 0x22_2400, 0x22_2404, 0x22_e40c].into(), "{build}: {fast:?}");
+        assert!(fast.complete && fast.code_proved, "{build}: {fast:?}");
+        assert!(fast.codes.iter().all(|r| r.sites.iter().all(|s| s.verified == Some(true))), "{build}");
+        let sized = row(&fast, 0x22_e40c);
+        assert_eq!((sized.in_range.and_then(|r| r.min), sized.out_size), (Some(24), Some(8)), "{build}");
+        let handlers = [0x22_2003, 0x22_2400].map(|code| row(&fast, code).handler.clone().map(|h| h.address));
+        assert!(handlers[0].is_some() && handlers[0] == handlers[1], "{build}: {handlers:?}");
+        let wdm = map(&image, &request(&found.entries[0], None));
+        assert_eq!(codes(&wdm), [0x22_2003, 0x22_2007, 0x9c40_a004].into(), "{build}: {wdm:?}");
+    }
 }
 
 /// D28: KMDF callbacks and their codes, with the table as an array and as a pointer.
