@@ -1,7 +1,10 @@
 #![no_main]
 //! Any bytes as a container: the CAB signature in front, else as they are.
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+#[path = "../support/watch.rs"]
+mod watch;
+
+libfuzzer_sys::fuzz_target!(init: watch::watch(), |data: &[u8]| {
     let Ok(folder) = tempfile::tempdir() else { return };
     let path = folder.path().join("packed");
     let mut bytes = data.to_vec();

@@ -10,7 +10,8 @@ fuzz_target!(|bytes: &[u8]| {
     let shown = connection.to_string();
     if let connection_string::Transport::Net { key, .. } = connection.transport() {
         assert!(!shown.split([',', ':']).any(|item| item.ends_with(&format!("={}", key.expose()))
-            && item.len() > 4 && item[..4].eq_ignore_ascii_case("key=")));
+            && item.len() > 4
+            && item[..4].eq_ignore_ascii_case("key=")));
     }
     let again = Connection::parse(connection.expose()).expect("what parsed parses");
     assert!(again == connection && again.endpoint().conflicts(&connection.endpoint()));

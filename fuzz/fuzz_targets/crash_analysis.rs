@@ -1,6 +1,9 @@
 #![no_main]
 //! Any bytes as a dump, triaged and reported both ways.
 
+#[path = "../support/watch.rs"]
+mod watch;
+
 use std::time::Duration;
 
 use analysis_crash::{
@@ -9,7 +12,7 @@ use analysis_crash::{
 use libfuzzer_sys::fuzz_target;
 use target::Halt;
 
-fuzz_target!(|bytes: &[u8]| {
+fuzz_target!(init: watch::watch(), |bytes: &[u8]| {
     let options = engine_native::OpenOptions::default();
     let Ok(target) = engine_native::open_bytes(bytes.to_vec(), "fuzzed.dmp", &options) else { return };
     let halt = Halt::within(Duration::from_secs(5));

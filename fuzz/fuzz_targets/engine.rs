@@ -1,12 +1,15 @@
 #![no_main]
 //! Any bytes as a target: opened, walked, read.
 
+#[path = "../support/watch.rs"]
+mod watch;
+
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use target::{ContextOf, Halt, View};
 
-fuzz_target!(|bytes: &[u8]| {
+fuzz_target!(init: watch::watch(), |bytes: &[u8]| {
     let options = engine_native::OpenOptions::default();
     let Ok(target) = engine_native::open_bytes(bytes.to_vec(), "fuzzed.dmp", &options) else { return };
     let halt = Halt::within(Duration::from_secs(5));

@@ -1,10 +1,13 @@
 //! A PDB of any bytes: every question ends in an answer or an error.
 #![no_main]
 
+#[path = "../support/watch.rs"]
+mod watch;
+
 use libfuzzer_sys::fuzz_target;
 use symbols::{PdbFile, SymbolFile};
 
-fuzz_target!(|data: &[u8]| {
+fuzz_target!(init: watch::watch(), |data: &[u8]| {
     let Ok(file) = PdbFile::from_bytes(data.to_vec(), "fuzz.pdb") else { return };
     for rva in [0x1000, 0x1010, 0x1040, 0x2000] {
         let _ = file.symbol_at(rva);

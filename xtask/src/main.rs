@@ -4,6 +4,7 @@ mod compare;
 mod dist;
 mod drivers;
 mod fixtures;
+mod fuzz;
 mod kernel_fixture;
 mod lab;
 mod live;
@@ -92,6 +93,17 @@ enum Chore {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+    /// Runs libFuzzer on the targets of `fuzz/`, one after another.
+    Fuzz {
+        /// Only these targets.
+        targets: Vec<String>,
+        /// How long each.
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+        /// Only write what they start from into `fuzz/corpus`.
+        #[arg(long)]
+        seeds: bool,
+    },
 }
 
 fn main() {
@@ -116,6 +128,7 @@ fn main() {
         }
         Chore::Bench => suite::bench(),
         Chore::Mutate { count, seed } => suite::mutate(count, seed),
+        Chore::Fuzz { targets, seconds, seeds } => fuzz::run_targets(&targets, seconds, seeds),
     };
     if let Err(error) = result {
         eprintln!("xtask: {error:#}");

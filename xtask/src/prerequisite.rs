@@ -1,4 +1,4 @@
-//! What the tests need beyond Rust, and getting it: Debian packages, a Python environment, cargo-deny.
+//! What the tests need beyond Rust, and getting it: Debian packages, a Python environment, cargo tools.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -113,18 +113,26 @@ pub(crate) fn node() -> Result<(PathBuf, PathBuf)> {
     Ok((program, folder))
 }
 
-const CARGO_DENY: &str = "0.20.2";
-
-/// `cargo-deny` of the pinned version, under `target/tools`.
+/// `cargo-deny` of the pinned version.
 pub(crate) fn cargo_deny() -> Result<PathBuf> {
+    cargo_tool("cargo-deny", "0.20.2")
+}
+
+/// `cargo-fuzz` of the pinned version.
+pub(crate) fn cargo_fuzz() -> Result<PathBuf> {
+    cargo_tool("cargo-fuzz", "0.13.2")
+}
+
+/// A tool of crates.io in exactly this version, under `target/tools`.
+fn cargo_tool(name: &str, version: &str) -> Result<PathBuf> {
     let folder = root().join("target/tools");
-    let program = folder.join("bin/cargo-deny");
+    let program = folder.join("bin").join(name);
     let have = Command::new(&program).arg("--version").output();
-    if !have.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(CARGO_DENY)) {
+    if !have.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(version)) {
         run(cargo()
-            .args(["install", "--locked", "--force", "--version", CARGO_DENY, "--root"])
+            .args(["install", "--locked", "--force", "--version", version, "--root"])
             .arg(&folder)
-            .arg("cargo-deny"))?;
+            .arg(name))?;
     }
     Ok(program)
 }
