@@ -12,7 +12,7 @@ use target::{Halt, Machine, Stop, Target, TargetError};
 use crate::kernel::{Came, Kernel, State};
 use crate::{AttachError, Options};
 
-/// Between two break-ins to a target that runs.
+/// How long a target that was broken into may take before it is asked for its state again.
 const BREAK_AGAIN: Duration = Duration::from_secs(2);
 /// How long a target that was asked to stop is listened to when the attach is given up: what stops
 /// for nobody stays stopped.
@@ -92,12 +92,12 @@ fn failed(error: TargetError) -> AttachError {
 fn first_stop(state: &mut State, watch: &dyn Watch, halt: &Halt) -> Result<(), AttachError> {
     watch.step("waiting for the target to answer");
     state.link.reset();
-    let mut asked: Option<Instant> = None;
-    let mut silent = false;
+    let mut asked = false;
+    let mut again: Option<Instant> = None;
     let mut heard: Option<Instant> = None;
     loop {
         if let Some(why) = halt.stop() {
-            if asked.is_some() {
+            if asked {
                 last_chance(state);
             }
             return Err(AttachError::Ended(match why {
@@ -112,18 +112,23 @@ fn first_stop(state: &mut State, watch: &dyn Watch, halt: &Halt) -> Result<(), A
             last_chance(state);
             return Err(AttachError::DoesNotStop(state.options.stop_within));
         }
-        if silent && asked.is_none_or(|at| at.elapsed() >= BREAK_AGAIN) {
-            watch.step("the target does not answer as a stopped one does; sent a break-in, waiting");
-            state.link.break_in()?;
-            asked = Some(Instant::now());
+        if again.is_some_and(|at| at.elapsed() >= BREAK_AGAIN) {
+            // It may stand after all, and have lost what it was sent.
+            again = None;
+            state.link.reset();
         }
         match state.turn(Duration::MAX).map_err(failed)? {
             Some(Came::Stopped) => {
                 state.name_thread();
                 return Ok(());
             }
-            // It runs, or is not there: from now on it is asked to stop.
-            Some(Came::Silent) => silent = true,
+            // It runs, or is not there.
+            Some(Came::Silent) => {
+                watch.step("the target does not answer as a stopped one does; sent a break-in, waiting");
+                state.link.break_in()?;
+                asked = true;
+                again = Some(Instant::now());
+            }
             _ => {}
         }
     }
