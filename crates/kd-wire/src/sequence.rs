@@ -18,7 +18,7 @@ pub(crate) const MOST_QUEUED: usize = 64;
 /// Why a link carries nothing any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
-    /// Three broken packets with no good one between.
+    /// Three broken packets with no good one between; a debugger's end only.
     #[error("KD framing lost: three broken packets in a row")]
     Framing,
     /// More frames or events wait than a link holds: its owner does not take them, or the peer floods.
@@ -56,10 +56,16 @@ pub(crate) struct Stream {
     decoder: Decoder,
     out: VecDeque<Vec<u8>>,
     errors: u32,
+    /// A target's: it is never lost for broken packets, as only it can answer the RESET that mends.
+    enduring: bool,
     pub(crate) lost: Option<Lost>,
 }
 
 impl Stream {
+    pub(crate) fn enduring() -> Self {
+        Self { enduring: true, ..Self::default() }
+    }
+
     /// Feeds the decoder; how much of `bytes` it took.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> usize {
         self.decoder.push(bytes)
@@ -74,11 +80,11 @@ impl Stream {
                     return Some(frame);
                 }
                 Err(_) => {
-                    self.errors += 1;
-                    if self.errors >= MOST_ERRORS {
-                        self.lost = Some(Lost::Framing);
-                    } else {
+                    self.errors = self.errors.saturating_add(1);
+                    if self.errors < MOST_ERRORS {
                         self.control(PacketType::RESEND, 0);
+                    } else if !self.enduring {
+                        self.lost = Some(Lost::Framing);
                     }
                 }
             }

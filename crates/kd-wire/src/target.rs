@@ -74,7 +74,7 @@ impl TargetLink {
     pub fn new(options: TargetOptions) -> Self {
         Self {
             options,
-            stream: Stream::default(),
+            stream: Stream::enduring(),
             queue: VecDeque::new(),
             next_id: INITIAL | SYNC,
             expected_id: INITIAL,
