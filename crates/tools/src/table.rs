@@ -1,12 +1,12 @@
 //! Text tables: fenced, columns padded, names that cannot break out of the fence.
 
-/// A name from the target as text may carry it: no backticks, no control characters.
+/// A name from the target as text may carry it: no backticks, nothing that acts.
 #[must_use]
 pub fn quiet(name: &str) -> String {
     name.chars()
         .map(|c| match c {
             '`' => '\'',
-            c if c.is_control() => '.',
+            c if target::acts(c) => '.',
             c => c,
         })
         .collect()

@@ -86,4 +86,10 @@ fn a_call_through_an_import_slot_has_the_imports_name() {
         .to_string();
     assert!(error.contains(&format!("{import} is an import of bare")), "{error}");
     assert!(error.contains("its slot is bare+0x"), "{error}");
+    // Who calls it is asked of that slot; nothing is decoded where nothing is.
+    let named = call(&*target, "xrefs_to", json!({ "address": import })).unwrap();
+    let slot = error.rsplit_once("its slot is ").unwrap().1.split(':').next().unwrap();
+    assert_eq!(named, call(&*target, "xrefs_to", json!({ "address": slot })).unwrap());
+    let nowhere = call(&*target, "disassemble", json!({ "address": "0x10" })).unwrap_err();
+    assert!(nowhere.to_string().contains("cannot read 0x0000000000000010"), "{nowhere}");
 }

@@ -391,5 +391,8 @@ fn a_failed_reload_leaves_the_path_set() {
     let first = set(&mut job, "/a", true);
     assert_eq!((&first["path"], &first["reload"]["ok"]), (&json!("/a"), &json!(false)));
     assert_eq!(set(&mut job, "/b", true)["path"], "/b;/a");
+    // What is not there is said; a server is not asked.
+    let given = set(&mut job, "/nosuch;srv*/nosuch*https://h/s", true);
+    assert_eq!(given["missing"], json!(["/nosuch"]));
     assert_eq!(set(&mut job, "/c", false)["path"], "/c");
 }

@@ -89,7 +89,7 @@ fn code_line(row: &CodeRow) -> String {
         row.code, row.device_type, row.function, row.method, row.required_access
     );
     let _ = match &row.handler {
-        Some(handler) => write!(line, " -> {}", handler.describe()),
+        Some(handler) => write!(line, " -> {}, calls {}", row.case_rva, handler.describe()),
         None => write!(line, " -> {}", row.case_rva),
     };
     line.push_str(&fate(row.accepted, row.status.as_ref()));

@@ -135,12 +135,12 @@ fn cell(value: Option<Address>, size: u8) -> String {
 impl Output {
     pub(super) fn text(&self) -> String {
         let kind = match self.mode {
-            Mode::List => "list",
-            Mode::Array => "array",
-            Mode::Chain => "chain",
+            Mode::List => "a list",
+            Mode::Array => "an array",
+            Mode::Chain => "a chain",
         };
         let from = self.start.map(|start| format!(" from {start}")).unwrap_or_default();
-        let mut text = format!("{} of at most {} nodes of a {kind}{from}", self.walked, self.requested);
+        let mut text = format!("{} of at most {} nodes of {kind}{from}", self.walked, self.requested);
         if self.unreadable > 0 {
             text.push_str(&format!(", {} unreadable", self.unreadable));
         }

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use target::{Address, Flow, HexBytes, Instruction, Machine, Rva, Target, TargetExt as _};
+use target::{Address, Flow, HexBytes, Instruction, Machine, MemoryExt as _, Rva, Target, TargetExt as _};
 
 use crate::error::{Category, ToolError};
 use crate::location::{self, attribution};
@@ -169,6 +169,12 @@ impl WorkerTool for Disassemble {
                 undecodable = true;
                 break;
             }
+        }
+        if instructions.is_empty() {
+            // Why the first byte does not read, else that it begins no instruction.
+            target.read_u8(start).map_err(target::TargetError::from)?;
+            let message = format!("no instruction was decoded at {}", Address(start));
+            return Err(ToolError::new(Category::Debugger, message).because("no_code"));
         }
         let hit = target.symbol_at(start).ok().flatten();
         Ok(Output {

@@ -13,6 +13,7 @@ use crate::prose::Fragment;
 use crate::routing::{SessionId, handle};
 use crate::sessions::{Sessions, SymbolSettings};
 use crate::surface::Surface;
+use crate::symbol_hint;
 use crate::tool::{Hints, Job, SessionsTool, Tool};
 
 pub(crate) struct SetSymbolPath;
@@ -71,6 +72,9 @@ pub(crate) struct Output {
     path: String,
     image_path: String,
     network: bool,
+    /// Of what was given: folders and files that are not there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    missing: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reload: Option<Reload>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,6 +111,12 @@ pub(crate) fn operation(job: &mut Job<'_>, args: Value) -> Result<Value, ToolErr
         path: now.symbols,
         image_path: now.images,
         network: now.network,
+        missing: [&params.symbol_path, &params.image_path]
+            .into_iter()
+            .flatten()
+            .flat_map(|path| symbol_hint::missing(path))
+            .map(ToOwned::to_owned)
+            .collect(),
         reload: Some(reload),
         startup: None,
         session_id: None,
@@ -183,6 +193,9 @@ impl Tool for SetSymbolPath {
             shown(&output.image_path),
             if output.network { "allowed" } else { "not allowed" }
         );
+        if !output.missing.is_empty() {
+            text.push_str(&format!("\nNot there: {}", output.missing.join(", ")));
+        }
         match &output.reload {
             Some(Reload { ok: false, error, .. }) => {
                 text.push_str(&format!(
@@ -191,7 +204,8 @@ impl Tool for SetSymbolPath {
                 ));
             }
             Some(Reload { modules: Some(modules), .. }) => {
-                text.push_str(&format!("\n{modules} modules will look for symbols again."));
+                let s = if *modules == 1 { "" } else { "s" };
+                text.push_str(&format!("\n{modules} module{s} will look for symbols again."));
             }
             _ => {}
         }
@@ -263,6 +277,7 @@ async fn alone(sessions: &Arc<dyn Sessions>, params: &Params) -> Output {
         path: path(&old.symbol_path, &params.symbol_path),
         image_path: path(&old.image_path, &params.image_path),
         network: params.network.unwrap_or(true),
+        missing: Vec::new(),
         reload: None,
         startup: None,
         session_id: None,

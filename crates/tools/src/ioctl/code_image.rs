@@ -20,7 +20,7 @@ pub(crate) fn check_place(
     }
 }
 
-/// The address a place means.
+/// The address a place means; of an import by its name, its slot's.
 pub(crate) fn place(
     job: &Job<'_>,
     address: Option<&str>,
@@ -28,7 +28,11 @@ pub(crate) fn place(
     rva: Option<Rva>,
 ) -> Result<u64, ToolError> {
     match (address, module, rva) {
-        (Some(text), _, _) => evaluate(job.target, text, job.halt),
+        (Some(text), _, _) => match evaluate(job.target, text, job.halt) {
+            // "Who calls ExAllocatePoolWithTag" is asked of the slot its calls go through.
+            Err(error) => expression::import_address(job.target, text.trim()).ok_or(error),
+            found => found,
+        },
         (None, Some(name), Some(rva)) => {
             let module = module_named(job, name)?;
             if rva.0 >= module.size {

@@ -208,6 +208,9 @@ impl Tool for DriverHazards {
     }
 }
 
+/// Call sites of a routine that the text names; the answer has all that were asked for.
+const SITES_SHOWN: usize = 8;
+
 fn render_sinks(output: &Output, text: &mut String) {
     let Some(sinks) = &output.sinks else { return };
     text.push_str(&format!(
@@ -222,8 +225,12 @@ fn render_sinks(output: &Output, text: &mut String) {
         .map(|sink| {
             let kind = serde_json::to_value(sink.kind).ok();
             let kind = kind.and_then(|v| v.as_str().map(ToOwned::to_owned)).unwrap_or_default();
-            let shown: Vec<String> = sink.call_sites.iter().take(4).map(|site| site.at.describe()).collect();
-            [sink.name.clone(), kind, sink.call_site_count.to_string(), shown.join(" ")]
+            let sites = sink.call_sites.iter().take(SITES_SHOWN).map(|site| site.at.describe());
+            let mut shown = sites.collect::<Vec<String>>().join(" ");
+            if sink.call_sites.len() > SITES_SHOWN {
+                shown.push_str(" ...");
+            }
+            [sink.name.clone(), kind, sink.call_site_count.to_string(), shown]
         })
         .collect();
     if !rows.is_empty() {
