@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams,
-    CompleteResult, ContentBlock, GetPromptRequestParams, GetPromptResponse, Implementation,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-    ServerCapabilities, ServerConfig, Tool,
+    CompleteResult, ContentBlock, CustomRequest, CustomResult, ErrorCode, GetPromptRequestParams,
+    GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -16,7 +16,7 @@ use supervisor::{CallFailure, CallResult, Client, ProgressSink};
 use tools::Surface;
 
 use crate::progress::Notify;
-use crate::{Serving, completion, listing, prompts, resources};
+use crate::{Serving, completion, lines, listing, prompts, resources};
 
 /// One client's view of the server.
 pub(crate) struct McpServer {
@@ -56,6 +56,14 @@ fn answer(result: CallResult) -> CallToolResult {
 fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| !version.has_initialize())
 }
+
+/// Requests with params that must be there, and what those are.
+const TAKES: &[(&str, &str)] = &[
+    ("tools/call", "name is a string, arguments an object"),
+    ("prompts/get", "name is a string, arguments an object of strings"),
+    ("resources/read", "uri is a string"),
+    ("completion/complete", "ref and argument are objects"),
+];
 
 impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
@@ -142,6 +150,24 @@ impl ServerHandler for McpServer {
     ) -> Result<CompleteResult, ErrorData> {
         let found = completion::complete(&self.client, &self.surface, &self.dump_dirs, request).await;
         Ok(CompleteResult::new(found))
+    }
+
+    /// What is no request this server knows, or one whose params are not what its method takes.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = request.method;
+        if method == lines::UNREADABLE {
+            let why = request.params.as_ref().and_then(|params| params["why"].as_str()).unwrap_or_default();
+            return Err(ErrorData::parse_error(why.to_owned(), None));
+        }
+        let takes = TAKES.iter().find(|(name, _)| *name == method);
+        Err(match takes {
+            Some((_, params)) => ErrorData::invalid_params(format!("params of {method}: {params}"), None),
+            None => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None),
+        })
     }
 
     async fn call_tool(

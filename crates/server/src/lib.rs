@@ -4,6 +4,7 @@
 mod completion;
 mod first;
 mod handler;
+mod lines;
 mod listing;
 mod pages;
 mod progress;
@@ -55,7 +56,9 @@ pub async fn serve_stdio(
 ) -> Result<(), ServeError> {
     let (input, output) = stdio_pipes();
     let left = CancellationToken::new();
-    let transport = FirstRequest::new(AsyncRwTransport::new(input, output), left.clone());
+    let (readable, forwarded) = tokio::io::duplex(1 << 16);
+    tokio::spawn(lines::forward(input, forwarded));
+    let transport = FirstRequest::new(AsyncRwTransport::new(readable, output), left.clone());
     let abandoning = tokio::spawn({
         let supervisor = Arc::clone(supervisor);
         async move {
