@@ -71,9 +71,9 @@ impl Style {
     }
 }
 
-/// Text of a dump made safe for a terminal: control characters become dots.
+/// Text of a dump made safe for a terminal: characters that act become dots.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '.' } else { c }).collect()
+    text.chars().map(|c| if target::acts(c) { '.' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -83,6 +83,7 @@ mod tests {
     #[test]
     fn a_name_from_a_dump_cannot_drive_the_terminal() {
         assert_eq!(plain("a\x1b[2Jb\u{9b}c"), "a.[2Jb.c");
+        assert_eq!(plain("a\u{202e}sys.b\u{e0041}"), "a.sys.b.");
         let narrow = Style { on: false, width: Some(20) };
         assert_eq!(narrow.wrapped("a long sentence of words", 8), ["a long", "sentence of", "words"]);
         assert_eq!(

@@ -57,10 +57,15 @@ impl CallResult {
     }
 }
 
-/// Text as a terminal may show it: names of a dump can hold escape sequences.
+/// Text that is what it looks like: names of a dump can hold escape sequences, and letters that turn
+/// those around them or that only a program reads.
 fn printable(text: &str) -> String {
-    let safe = |c: char| matches!(c, '\n' | '\t') || !c.is_control();
-    text.chars().map(|c| if safe(c) { c } else { '.' }).collect()
+    text.chars().map(|c| if acts(c) { '.' } else { c }).collect()
+}
+
+/// Line ends and tabs are the layout of the text itself.
+fn acts(c: char) -> bool {
+    !matches!(c, '\n' | '\t') && target::acts(c)
 }
 
 fn with_status(data: Value) -> Option<Value> {
@@ -114,7 +119,7 @@ pub(crate) fn finish(
         tracing::error!(tool = tool.name, %error, "a result did not render");
         ToolError::new(Category::Internal, format!("{error}; this is a bug, please report it"))
     })?;
-    if text.contains(|c: char| c.is_control() && c != '\n') {
+    if text.contains(acts) {
         text = printable(&text);
     }
     // Raw text once more: what its type could not tell, its lines may.
@@ -211,6 +216,10 @@ mod tests {
         let data = json!({ "text": "\u{1b}[31ma\tb\n\u{9b}c\u{7}" });
         let whole = finish(execute(), data, false, &Surface::all(), 1 << 20, &Redactor::none()).unwrap();
         assert_eq!(whole.text, ".[31ma\tb\n.c.");
+        // Nor what turns a name around, or letters only a model reads.
+        let data = json!({ "text": "\u{202e}sys.evil\u{e0041}" });
+        let turned = finish(execute(), data, false, &Surface::all(), 1 << 20, &Redactor::none()).unwrap();
+        assert_eq!(turned.text, ".sys.evil.");
         let error = CallResult::error(&ToolError::invalid("\u{1b}]0;x\u{7}"), &Surface::all());
         assert_eq!(error.text, ".]0;x.");
         assert_eq!(error.structured.unwrap()["error"]["message"], ".]0;x.");

@@ -57,7 +57,10 @@ impl Client {
         let idle = live.iter().filter(|session| session.idle(&session.state())).count();
         let needed = (live.len() + held.in_flight + 1).saturating_sub(limit);
         if needed > idle {
-            let rows: Vec<String> = live.iter().map(|session| describe(session)).collect();
+            let mut rows: Vec<String> = live.iter().map(|session| describe(session)).collect();
+            if held.in_flight > 0 {
+                rows.push(format!("{} still opening", held.in_flight));
+            }
             let message = format!(
                 "all {limit} sessions are in use: {}. Wait for one, interrupt it or end it, then open again",
                 rows.join("; ")

@@ -4,8 +4,7 @@ use std::borrow::Cow;
 
 /// Characters that move a cursor, end a line or turn a text around.
 fn acts(c: char) -> bool {
-    (c.is_control() && !matches!(c, '\n' | '\t'))
-        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    !matches!(c, '\n' | '\t') && target::acts(c)
 }
 
 /// `text` with every acting character as a visible escape: `^[`, `^?`, `<U+2028>`. Line ends are
