@@ -1,5 +1,6 @@
 //! A debugger of few words.
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,7 @@ pub(crate) struct Host {
     link: HostLink,
     line: Box<dyn Line>,
     began: Instant,
+    events: VecDeque<HostEvent>,
     pub(crate) told: Vec<Told>,
 }
 
@@ -66,7 +68,7 @@ impl Host {
             (other, _) => panic!("{other}"),
         };
         let options = HostOptions { timeout: Duration::from_millis(400), ..HostOptions::default() };
-        let mut host = Self { link: HostLink::new(options), line, began: Instant::now(), told: Vec::new() };
+        let mut host = Self { link: HostLink::new(options), line, began: Instant::now(), events: VecDeque::new(), told: Vec::new() };
         host.link.reset(host.began.elapsed());
         host
     }
@@ -90,7 +92,10 @@ impl Host {
     fn until<T>(&mut self, what: &str, mut done: impl FnMut(&mut Self, &HostEvent) -> Option<T>) -> T {
         let end = Instant::now() + BOUND;
         while Instant::now() < end {
-            for event in self.turn() {
+            let events = self.turn();
+            self.events.extend(events);
+            // What comes behind the event that was waited for is for whoever waits next.
+            while let Some(event) = self.events.pop_front() {
                 if let Some(value) = done(self, &event) {
                     return value;
                 }
@@ -126,7 +131,9 @@ impl Host {
     pub(crate) fn next_told(&mut self) -> Told {
         let end = Instant::now() + BOUND;
         while self.told.is_empty() && Instant::now() < end {
-            for event in self.turn() {
+            let events = self.turn();
+            self.events.extend(events);
+            while let Some(event) = self.events.pop_front() {
                 self.note(&event);
             }
         }
@@ -136,9 +143,8 @@ impl Host {
     fn ready(&mut self) {
         let end = Instant::now() + BOUND;
         while !self.link.ready() && Instant::now() < end {
-            for event in self.turn() {
-                self.note(&event);
-            }
+            let events = self.turn();
+            self.events.extend(events);
         }
     }
 

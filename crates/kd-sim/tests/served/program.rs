@@ -1,8 +1,5 @@
 //! Scenarios as JSON, the other endpoint, the program.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
-
 use kd_sim::Scenario;
 
 #[test]
@@ -52,8 +49,11 @@ fn a_unix_socket_serves_the_same() {
     assert!(!path.exists());
 }
 
+#[cfg(unix)]
 #[test]
 fn the_program_announces_itself_and_ends_with_its_input() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
     let mut child = Command::new(env!("CARGO_BIN_EXE_kd-sim"))
         .args(["--processors", "2", "--deadline-ms", "20000"])
         .stdin(Stdio::piped())
