@@ -59,6 +59,12 @@ impl Transport {
         !matches!(self, Self::Unix { .. } | Self::Gdb { .. })
     }
 
+    /// Whether the native engine dials it.
+    #[must_use]
+    pub fn native_dials(&self) -> bool {
+        matches!(self, Self::Tcp { .. } | Self::Unix { .. })
+    }
+
     /// Whether it is one of those that only DbgEng can ever dial.
     #[must_use]
     pub fn only_dbgeng_dials(&self) -> bool {
@@ -106,7 +112,7 @@ impl Connection {
         &self.transport
     }
 
-    /// `timeout=MS`: how long one answer of the other side is waited for.
+    /// `timeout=MS` of a byte stream: how long one answer of the other side is waited for.
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout

@@ -19,6 +19,8 @@ const BREAK_AGAIN: Duration = Duration::from_secs(2);
 const LAST_CHANCE: Duration = Duration::from_millis(300);
 /// Breakpoint handles a debugger before us may have left (`BREAKPOINT_TABLE_SIZE`).
 const HANDLES: std::ops::RangeInclusive<u32> = 1..=32;
+/// What no test here can show (spec 71 section 12.5).
+const UNPROVEN: &str = "this connection is proven against a simulated kernel, not yet against a real one";
 const AMD64: u16 = 0x8664;
 
 /// What happens on the way, for whoever shows it.
@@ -196,7 +198,7 @@ fn check(version: &Version) -> Result<(), AttachError> {
 }
 
 fn limitations(version: &Version, state: &State) -> Vec<String> {
-    let mut out = Vec::new();
+    let mut out = vec![UNPROVEN.to_owned()];
     let class = version.class();
     if class != KernelClass::Nt {
         out.push(format!(

@@ -131,6 +131,11 @@ impl Session {
         };
         if let Some(failed) = released.get("failed") {
             tracing::warn!(session = self.id, %failed, "the release of the target failed");
+            if self.remote_kernel {
+                // The connection ends with its worker; whether the kernel runs, only the outside can tell.
+                let ended = self.let_exit(&released).await;
+                return Ended { released: false, worker_terminated: true, recovery_required: true, ..ended };
+            }
         }
         self.let_exit(&released).await
     }

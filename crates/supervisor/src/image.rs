@@ -182,11 +182,13 @@ fn automatic(config: &Config, request: &OpenRequest) -> (EngineChoice, &'static 
     if request.needs_dbgeng() {
         return (EngineChoice::Dbgeng, "only DbgEng opens this kind of target");
     }
-    if request.connection().is_some() {
-        // The rest of the strings DbgEng does not dial.
+    if request.connection().is_some_and(|connection| !connection.transport().dbgeng_dials()) {
         return (EngineChoice::Native, "only it dials this kind of connection");
     }
     match config.engine {
+        EngineChoice::Auto if request.connection().is_some() && !cfg!(windows) => {
+            (EngineChoice::Native, "it dials this kind of connection on every system")
+        }
         EngineChoice::Auto if cfg!(windows) => (EngineChoice::Dbgeng, "it is the default on Windows"),
         EngineChoice::Auto => (EngineChoice::Native, "it opens dumps and images on every system"),
         chosen => (chosen, "WINDBG_MCP_ENGINE names it"),

@@ -149,7 +149,7 @@ pub(crate) struct Session {
     pub(crate) under_wine: bool,
     /// It controls a remote kernel that only a release lets go of ([`kernel`]).
     pub(crate) controls_kernel: bool,
-    remote_kernel: bool,
+    pub(crate) remote_kernel: bool,
     /// Its endpoint, until the worker's process is gone.
     pub(crate) reservation: Mutex<Option<Reservation>>,
     to_worker: mpsc::UnboundedSender<Outgoing>,

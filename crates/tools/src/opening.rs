@@ -76,7 +76,10 @@ impl OpenRequest {
         match self {
             Self::Dump { path, .. } => path.to_ascii_lowercase().ends_with(".run"),
             Self::Launch(_) | Self::Attach(_) => true,
-            Self::Kernel(kernel) => kernel.connection.transport().dbgeng_dials(),
+            Self::Kernel(kernel) => {
+                let transport = kernel.connection.transport();
+                transport.dbgeng_dials() && !transport.native_dials()
+            }
             Self::Scripted { .. } => false,
         }
     }

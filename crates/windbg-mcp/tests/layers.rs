@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
 /// Bottom to top: a crate may depend only on crates before it.
-const LAYERS: [&str; 39] = [
+const LAYERS: [&str; 41] = [
     "test-data",
     "target",
     "kd-wire",
@@ -28,6 +28,8 @@ const LAYERS: [&str; 39] = [
     "dumpforge",
     "kd-sim",
     "engine-native",
+    "kd-transport",
+    "kd-client",
     "engine-dbgeng",
     "control",
     "analysis-status",
