@@ -25,7 +25,7 @@ pub enum ConnectionError {
     )]
     Characters,
     #[error(
-        "a connection string begins with its scheme: net:port=N,key=K  com:pipe,port=\\\\HOST\\pipe\\NAME  \
+        "a connection string begins with its scheme: net:port=N,key=***  com:pipe,port=\\\\HOST\\pipe\\NAME  \
          com:port=DEVICE,baud=N  com:ipport=N,port=HOST  unix:path=PATH  gdb:HOST:PORT  1394:channel=N  \
          usb:targetname=NAME  exdi:CLSID=ID"
     )]
@@ -34,7 +34,7 @@ pub enum ConnectionError {
     UnknownItem { scheme: &'static str, place: usize, known: &'static str },
     #[error("the {scheme}: string names {name} twice")]
     Repeated { scheme: &'static str, name: &'static str },
-    #[error("the {scheme}: string needs {name}={wanted}")]
+    #[error("the {scheme}: string needs {name}, {wanted}")]
     Missing { scheme: &'static str, name: &'static str, wanted: &'static str },
     #[error("{name} of the {scheme}: string must be {wanted}")]
     Value { scheme: &'static str, name: &'static str, wanted: &'static str },
@@ -49,8 +49,7 @@ struct Form {
     known: &'static str,
 }
 
-const NET: Form =
-    Form { scheme: "net", names: &["port", "key", "target", "timeout"], known: "port, key, target, timeout" };
+const NET: Form = Form { scheme: "net", names: &["port", "key", "target"], known: "port, key, target" };
 const PIPE: Form = Form {
     scheme: "com",
     names: &["!pipe", "port", "resets", "!reconnect", "timeout"],
@@ -60,7 +59,7 @@ const SERIAL: Form =
     Form { scheme: "com", names: &["port", "baud", "timeout"], known: "port, baud, timeout" };
 const TCP: Form =
     Form { scheme: "com", names: &["ipport", "port", "timeout"], known: "ipport, port, timeout" };
-const UNIX: Form = Form { scheme: "unix", names: &["path", "timeout"], known: "path, timeout" };
+const UNIX: Form = Form { scheme: "unix", names: &["path"], known: "path" };
 const FIREWIRE: Form = Form { scheme: "1394", names: &["channel", "symlink"], known: "channel, symlink" };
 const USB: Form = Form { scheme: "usb", names: &["targetname"], known: "targetname" };
 const EXDI: Form = Form {
@@ -200,12 +199,12 @@ fn net(text: &str) -> Parsed<Reached> {
     let items = Items::of(&NET, text)?;
     let port = items.port("port")?;
     const KEY: &str = "four groups of letters and digits with dots between";
-    let key = items.need("key", "K.K.K.K")?;
+    let key = items.need("key", KEY)?;
     if !is_key(key) {
         return Err(items.bad("key", KEY));
     }
     let target = items.get("target").map(|host| items.host("target", host)).transpose()?;
-    Ok((Transport::Net { port, key: Secret::new(key), target }, items.timeout()?))
+    Ok((Transport::Net { port, key: Secret::new(key), target }, None))
 }
 
 fn com(text: &str) -> Parsed<Reached> {
@@ -228,7 +227,7 @@ fn com(text: &str) -> Parsed<Reached> {
     }
     let items = Items::of(&SERIAL, text)?;
     let device = items.need("port", "a device: COM1, /dev/ttyS0")?.to_owned();
-    items.need("baud", "N")?;
+    items.need("baud", "bits per second")?;
     let baud = items.number("baud", 1, 100_000_000, "a number of bits per second")?;
     let baud = baud.and_then(|n| u32::try_from(n).ok()).unwrap_or_default();
     Ok((Transport::Serial { device, baud }, items.timeout()?))
@@ -240,7 +239,7 @@ fn unix(text: &str) -> Parsed<Reached> {
     if !path.starts_with('/') {
         return Err(items.bad("path", "an absolute path"));
     }
-    Ok((Transport::Unix { path: path.to_owned() }, items.timeout()?))
+    Ok((Transport::Unix { path: path.to_owned() }, None))
 }
 
 fn gdb(text: &str) -> Parsed<Transport> {

@@ -4,13 +4,14 @@
 
 use std::ffi::c_void;
 
-use target::{ExceptionRecord, MemoryExt, TargetExt};
+use target::capability::StopReason;
+use target::{ExceptionRecord, MemoryExt, SymbolHit, TargetExt};
 use windows::Win32::Foundation::HANDLE;
 use windows::core::s;
 
 use crate::engine::{DbgEng, EngineResult, Origin};
 use crate::inject::in_ntdll;
-use crate::run::{Before, Event};
+use crate::run::{BREAKPOINT, Before, Event};
 
 const INT3: u8 = 0xcc;
 /// `ThreadQuerySetWin32StartAddress` (`THREADINFOCLASS`, winternl.h).
@@ -66,8 +67,21 @@ impl DbgEng {
         started_at(HANDLE(handle.ok()? as *mut c_void))
     }
 
+    /// Whether a kernel's breakpoint exception is the stop that was asked for: where nobody can name the
+    /// place, one that is no break instruction of the kernel's own.
+    pub(crate) fn is_asked_break(&self, reason: &StopReason) -> bool {
+        let StopReason::Exception { record, .. } = reason else { return false };
+        self.origin == Origin::Kernel
+            && BREAKPOINT.contains(&record.code)
+            && (self.symbol_hit(record.address).is_none() || self.read_u8(record.address) != Ok(INT3))
+    }
+
+    fn symbol_hit(&self, address: u64) -> Option<SymbolHit> {
+        self.read_symbol_at(address).ok().flatten()
+    }
+
     fn at_kernel_break(&self, address: u64) -> bool {
-        let at = self.read_symbol_at(address).ok().flatten();
+        let at = self.symbol_hit(address);
         let named = |name: &str| {
             ["DbgBreakPointWithStatus", "RtlpBreakWithStatusInstruction"]
                 .iter()
@@ -79,6 +93,10 @@ impl DbgEng {
     /// Makes the thread current again that was before the run; when that one has ended (that of an
     /// attach does), the first that is not the injected one.
     pub(crate) fn leave_break_thread(&self, before: &Before) {
+        if self.origin == Origin::Kernel {
+            // The processor that stopped is the one to look at, and the engine steps off its break.
+            return;
+        }
         self.step_past_break();
         // SAFETY: no arguments.
         let injected = unsafe { self.system.GetCurrentThreadId() }.ok();

@@ -5,9 +5,11 @@
 //! once the link is taken the engine is let go of by [`DbgEng::let_kernel_go`] or not at all: on every
 //! failure in between it is kept, and whoever runs this decides about its process.
 
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use target::{Halt, Result, TargetError};
+use windows::Win32::Foundation::E_FAIL;
 use windows::Win32::System::Diagnostics::Debug::Extensions::{
     DEBUG_ATTACH_KERNEL_CONNECTION, DEBUG_END_ACTIVE_DETACH, DEBUG_STATUS_BREAK, DEBUG_STATUS_GO,
     DEBUG_STATUS_NO_DEBUGGEE,
@@ -19,35 +21,51 @@ use crate::open::{Milestone, OpenOptions, wait};
 use crate::output::Collected;
 use crate::watchdog::{Cause, Watched};
 
+/// A target that has answered and does not stop is broken into after so long.
+const FIRST_STOP: Duration = Duration::from_secs(60);
 /// A resumed target that owes no stop any more is quiet for so long, twice.
 const QUIET: Duration = Duration::from_millis(1500);
 /// Stops that are drained at most beside one a processor.
 const SPARE_STOPS: u32 = 2;
 
-/// Takes the link that `connection` describes and waits, for ever, until its kernel is stopped. `aim`
-/// is the same without its key, for messages.
+/// What is dialled.
+pub struct KernelLink<'a> {
+    /// As the engine takes it, key and all.
+    pub connection: &'a str,
+    /// The same without its key, for messages.
+    pub aim: &'a str,
+    /// Called, on the engine's thread, when the kernel has answered.
+    pub connected: Arc<dyn Fn() + Send + Sync>,
+}
+
+/// Takes the link and waits, for ever, until its kernel is stopped; one that answers and does not stop is
+/// broken into after 60 s.
 ///
 /// # Errors
 /// [`OpenError::NotDialled`] before the link was taken; nothing is held then. Later failures leave the
 /// engine holding on to the target, on purpose.
 pub fn attach_kernel(
-    connection: &str,
-    aim: &str,
+    link: KernelLink<'_>,
     options: &OpenOptions,
     on: &dyn Fn(Milestone),
     halt: &Halt,
 ) -> std::result::Result<DbgEng, OpenError> {
-    let mut engine = DbgEng::create(&options.engine, &options.paths, aim.to_owned(), Origin::Kernel)?;
+    let aim = link.aim.to_owned();
+    let mut engine = DbgEng::create(&options.engine, &options.paths, aim.clone(), Origin::Kernel)?;
     engine.arm_initial_break()?;
     // The engine uses the string again when it reconnects.
-    let text = Box::leak(Box::new(HSTRING::from(connection)));
+    let text = Box::leak(Box::new(HSTRING::from(link.connection)));
     // SAFETY: the string lives as long as this process.
     if let Err(error) = unsafe { engine.client.AttachKernelWide(DEBUG_ATTACH_KERNEL_CONNECTION, &*text) } {
         engine.released.set(true);
-        return Err(OpenError::NotDialled { aim: aim.to_owned(), reason: explain(&error) });
+        let reason = match error.code() {
+            E_FAIL => format!("the link could not be made; is anybody there? ({:#010x})", E_FAIL.0),
+            _ => explain(&error),
+        };
+        return Err(OpenError::NotDialled { aim, reason });
     }
     on(Milestone::Committed);
-    let settled = engine.wait_for_kernel(on, halt).and_then(|()| engine.settle());
+    let settled = engine.wait_for_kernel(link.connected, halt).and_then(|()| engine.settle());
     if let Err(error) = settled {
         // Dropping it would end the session passively, its target as it is.
         std::mem::forget(engine);
@@ -58,11 +76,20 @@ pub fn attach_kernel(
 }
 
 impl DbgEng {
-    fn wait_for_kernel(&self, on: &dyn Fn(Milestone), halt: &Halt) -> std::result::Result<(), OpenError> {
+    fn wait_for_kernel(
+        &self,
+        connected: Arc<dyn Fn() + Send + Sync>,
+        halt: &Halt,
+    ) -> std::result::Result<(), OpenError> {
         let no_stop = |reason: String| OpenError::NoFirstStop { aim: self.aim.clone(), reason };
+        let bound = self.watchdog.bound();
+        self.output.lock().unwrap_or_else(PoisonError::into_inner).when_connected =
+            Some(Arc::new(move || {
+                bound.within(FIRST_STOP);
+                connected();
+            }));
         let watched = Watched::Resume { processes: Vec::new(), raised: None };
         let (answer, _) = self.watchdog.during(halt, None, watched, || wait(&self.control, u32::MAX));
-        on(Milestone::Connected);
         self.watchdog.drain();
         let said = Collected::take(&self.output);
         if answer != HRESULT(0) {

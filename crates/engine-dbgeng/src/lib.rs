@@ -39,7 +39,7 @@ pub mod wine;
 mod write;
 
 pub use engine::{DbgEng, OpenError};
-pub use kernel_link::attach_kernel;
+pub use kernel_link::{KernelLink, attach_kernel};
 pub use library::load;
 pub use open::{InitialBreak, LaunchOptions, Milestone, OpenOptions, attach, launch, open_dump, processes};
 pub use watchdog::Breaker;

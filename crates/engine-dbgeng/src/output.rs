@@ -16,9 +16,24 @@ pub(crate) struct Collected {
     head: String,
     tail: String,
     dropped: usize,
+    /// Called once when a kernel's link is announced.
+    pub(crate) when_connected: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
+/// How the engine announces that a kernel has answered, in every version seen.
+const CONNECTED: [&str; 2] = ["Kernel Debugger connection established", "Connected to "];
+
 impl Collected {
+    /// Text comes in pieces, so all of it is looked at.
+    fn announce(&mut self) {
+        if self.when_connected.is_some()
+            && CONNECTED.iter().any(|words| self.head.contains(words))
+            && let Some(connected) = self.when_connected.take()
+        {
+            connected();
+        }
+    }
+
     fn push(&mut self, text: &str) {
         if self.tail.is_empty() && self.head.len() + text.len() <= HALF {
             self.head.push_str(text);
@@ -60,6 +75,7 @@ impl IDebugOutputCallbacksWide_Impl for OutputCallbacks_Impl {
         // SAFETY: the engine passes a NUL-terminated string that lives for the call.
         let text = String::from_utf16_lossy(unsafe { text.as_wide() });
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(&text);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).announce();
         Ok(())
     }
 }
@@ -67,6 +83,25 @@ impl IDebugOutputCallbacksWide_Impl for OutputCallbacks_Impl {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_is_announced_once() {
+        let heard = Arc::<std::sync::atomic::AtomicU32>::default();
+        let counted = Arc::clone(&heard);
+        let mut said = Collected {
+            when_connected: Some(Arc::new(move || {
+                counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            })),
+            ..Collected::default()
+        };
+        for (piece, times) in
+            [("Waiting to reconnect...\nConn", 0), ("ected to Windows 10", 1), ("Connected to", 1)]
+        {
+            said.push(piece);
+            said.announce();
+            assert_eq!(heard.load(std::sync::atomic::Ordering::Relaxed), times, "{piece}");
+        }
+    }
 
     #[test]
     fn a_flood_keeps_its_ends_and_counts_the_rest() {

@@ -20,7 +20,7 @@ use crate::output::Collected;
 use crate::watchdog::{Cause, Watched};
 
 /// `STATUS_BREAKPOINT`, `STATUS_SINGLE_STEP` and their WoW64 twins (ntstatus.h).
-const BREAKPOINT: [u32; 2] = [0x8000_0003, 0x4000_001f];
+pub(crate) const BREAKPOINT: [u32; 2] = [0x8000_0003, 0x4000_001f];
 pub(crate) const SINGLE_STEP: [u32; 2] = [0x8000_0004, 0x4000_001e];
 /// A breakpoint whose condition is never true stops the pump this often at most before it gives up.
 const MOST_PASSES: u32 = 10_000_000;
@@ -134,6 +134,9 @@ impl DbgEng {
                 return Err(self.did_not_move(answer));
             }
             let mut stop = self.stop(before, stepping);
+            if raised.is_some() && self.is_asked_break(&stop.reason) {
+                stop.reason = StopReason::BreakIn;
+            }
             let outstanding = self.count_break(&stop.reason, earlier.is_none() && raised.is_some());
             if cause.is_none() && outstanding {
                 tracing::debug!("resumed past a break that an earlier run had asked for");
@@ -230,7 +233,7 @@ impl DbgEng {
             None => StopReason::Unknown,
         };
         let break_thread = match (&reason, &event) {
-            (StopReason::BreakIn, Some(event)) => self
+            (StopReason::BreakIn, Some(event)) if self.origin != Origin::Kernel => self
                 .thread_ids()
                 .unwrap_or_default()
                 .into_iter()

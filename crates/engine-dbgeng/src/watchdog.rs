@@ -139,7 +139,25 @@ pub(crate) struct Watchdog {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Moves the bound of the call that is watched.
+#[derive(Clone)]
+pub(crate) struct Bound(Arc<Shared>);
+
+impl Bound {
+    /// A break is raised so long from now.
+    pub(crate) fn within(&self, time: Duration) {
+        if let Some(armed) = self.0.lock().armed.as_mut() {
+            armed.bound = Instant::now().checked_add(time);
+        }
+        self.0.changed.notify_all();
+    }
+}
+
 impl Watchdog {
+    pub(crate) fn bound(&self) -> Bound {
+        Bound(Arc::clone(&self.shared))
+    }
+
     pub(crate) fn start(control: &IDebugControl4) -> std::io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let injection = Injection::where_needed();

@@ -32,7 +32,7 @@ pub(crate) fn start(factories: Factories, jobs: Arc<Jobs>, emitter: Arc<Emitter>
     thread.spawn(move || begin(factories, &jobs, emitter)).map(drop)
 }
 
-fn begin(mut factories: Factories, jobs: &Jobs, emitter: Arc<Emitter>) {
+fn begin(mut factories: Factories, jobs: &Arc<Jobs>, emitter: Arc<Emitter>) {
     let prepared = factories.prepare.take().map_or(Ok(()), |prepare| {
         panics::guard(prepare)
             .unwrap_or_else(|panic| Err(format!("looking for the engine panicked: {panic}")))
@@ -60,7 +60,7 @@ struct Engine {
 struct Reporting<'a> {
     id: u64,
     emitter: &'a Emitter,
-    jobs: &'a Jobs,
+    jobs: &'a Arc<Jobs>,
     committed: Cell<bool>,
     /// It opens a kernel whose controller must not just end.
     kernel: bool,
@@ -116,8 +116,9 @@ impl Opener for Reporting<'_> {
             self.emitter.emit(&Message::Committed { id: self.id });
         }
     }
-    fn connected(&self) {
-        self.jobs.reach_kernel();
+    fn when_connected(&self) -> Arc<dyn Fn() + Send + Sync> {
+        let (jobs, id) = (Arc::clone(self.jobs), self.id);
+        Arc::new(move || jobs.reach_kernel(id))
     }
 }
 
@@ -144,6 +145,10 @@ fn is_run(work: &Work) -> bool {
     matches!(work, Work::Run { operation, .. } if operation == tools::operations::RUN)
 }
 
+fn opens_kernel(work: &Work) -> bool {
+    matches!(work, Work::Open(request) if request.get("open").and_then(Value::as_str) == Some("kernel"))
+}
+
 fn no_target() -> ToolError {
     ToolError::new(Category::StaleSession, "this session holds no target any more; end it and open again")
         .then(&["end_session"])
@@ -161,7 +166,7 @@ impl Engine {
         }
     }
 
-    fn serve(mut self, jobs: &Jobs) {
+    fn serve(mut self, jobs: &Arc<Jobs>) {
         self.emitter.emit(&Message::Ready {
             build: channel::build(),
             engine: self.factories.engine.to_owned(),
@@ -187,8 +192,8 @@ impl Engine {
                 Err(ToolError::new(Category::Interrupted, "interrupted before it began; nothing was done"))
             } else {
                 let begun = budget(&queued);
-                // Nothing breaks into a link that has not connected: a deadline would only be lost.
-                let unbounded = self.controls_kernel(&queued.work);
+                // A kernel is waited for until somebody ends that: a call's time does not.
+                let unbounded = opens_kernel(&queued.work);
                 let begun = begun.map(|budget| budget.filter(|_| !unbounded));
                 begun.and_then(|budget| self.guarded(queued, jobs, &Halt::with_flag(flag, budget)))
             };
@@ -197,7 +202,7 @@ impl Engine {
         }
     }
 
-    fn guarded(&mut self, queued: Queued, jobs: &Jobs, halt: &Halt) -> Result<Value, ToolError> {
+    fn guarded(&mut self, queued: Queued, jobs: &Arc<Jobs>, halt: &Halt) -> Result<Value, ToolError> {
         let name = match &queued.work {
             Work::Run { operation, .. } => operation.clone(),
             _ => "opening the target".to_owned(),
@@ -210,7 +215,7 @@ impl Engine {
         })
     }
 
-    fn run(&mut self, queued: Queued, jobs: &Jobs, halt: &Halt) -> Result<Value, ToolError> {
+    fn run(&mut self, queued: Queued, jobs: &Arc<Jobs>, halt: &Halt) -> Result<Value, ToolError> {
         let emitter = Arc::clone(&self.emitter);
         let (committed, said) = (Cell::new(false), Cell::new(None));
         let kernel = self.controls_kernel(&queued.work);
@@ -226,7 +231,8 @@ impl Engine {
         let request: OpenRequest = serde_json::from_value(request).map_err(|error| {
             ToolError::new(Category::Internal, format!("the worker does not know this request: {error}"))
         })?;
-        let halt = if reporting.kernel { halt.clone() } else { halt.at_most(LOAD) };
+        let kernel = matches!(request, OpenRequest::Kernel(_));
+        let halt = if kernel { halt.clone() } else { halt.at_most(LOAD) };
         let (target, report) = (self.factories.open)(&request, reporting, &halt)?;
         reporting.committed();
         reporting.emitter.emit(&Message::Opened { id: reporting.id });
@@ -276,8 +282,7 @@ impl Engine {
     /// Whether `work` takes control of a remote kernel that nothing but its release lets go of. The
     /// native engine's waits end when they are told to.
     fn controls_kernel(&self, work: &Work) -> bool {
-        let Work::Open(request) = work else { return false };
-        request.get("open").and_then(Value::as_str) == Some("kernel") && self.factories.engine != "native"
+        opens_kernel(work) && self.factories.engine != "native"
     }
 
     /// Lets go of the target. What goes wrong is said and never stops the teardown; of a kernel it

@@ -251,9 +251,9 @@ impl Jobs {
         }
     }
 
-    /// It answered.
-    pub(crate) fn reach_kernel(&self) {
-        if let Some(running) = self.state().running.as_mut() {
+    /// It answered the job `id`.
+    pub(crate) fn reach_kernel(&self, id: u64) {
+        if let Some(running) = self.state().running.as_mut().filter(|running| running.id == id) {
             running.unreachable = false;
         }
     }
@@ -477,7 +477,9 @@ mod tests {
         jobs.claim_kernel();
         assert_eq!(jobs.interrupt(None).0, Interrupt::Unreachable);
         assert!(!taken.flag.load(Ordering::Relaxed) && jobs.keeps());
-        jobs.reach_kernel();
+        jobs.reach_kernel(2);
+        assert_eq!(jobs.interrupt(None).0, Interrupt::Unreachable);
+        jobs.reach_kernel(1);
         assert_eq!(jobs.interrupt(None).0, Interrupt::Raised);
         jobs.finish();
         jobs.released();

@@ -27,8 +27,11 @@ pub trait Opener: Progress {
     /// The target now exists or is claimed: from here on a failure leaves something behind.
     /// Called for the factory when it returns `Ok` without having said so.
     fn committed(&self);
-    /// A remote kernel that was dialled has answered: from here on a break reaches it.
-    fn connected(&self) {}
+    /// To be called, on any thread, when a remote kernel that was dialled has answered: from then on a
+    /// break reaches it.
+    fn when_connected(&self) -> Arc<dyn Fn() + Send + Sync> {
+        Arc::new(|| {})
+    }
 }
 
 /// Opens what a request asks for, on the engine thread.

@@ -126,7 +126,6 @@ fn open(
 ) -> Result<(Box<dyn Target>, OpenReport), ToolError> {
     let on = |milestone| match milestone {
         Milestone::Committed => opener.committed(),
-        Milestone::Connected => opener.connected(),
         Milestone::Opened => opener.step("reading what it says of itself"),
     };
     match request {
@@ -153,9 +152,13 @@ fn open(
             let options =
                 options(place, kernel.symbol_path.as_ref(), kernel.image_path.as_ref(), kernel.network);
             let aim = kernel.connection.to_string();
-            let target =
-                engine_dbgeng::attach_kernel(kernel.connection.expose(), &aim, &options, &on, halt)
-                    .map_err(|error| failed(&aim, &error))?;
+            let link = engine_dbgeng::KernelLink {
+                connection: kernel.connection.expose(),
+                aim: &aim,
+                connected: opener.when_connected(),
+            };
+            let target = engine_dbgeng::attach_kernel(link, &options, &on, halt)
+                .map_err(|error| failed(&aim, &error))?;
             Ok(live(target, "kernel", place))
         }
         OpenRequest::Scripted { .. } => {

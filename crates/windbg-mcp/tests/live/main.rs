@@ -7,6 +7,7 @@
 mod bench;
 mod inspection;
 mod kernel;
+mod kernel_engines;
 #[path = "../../../tools/tests/operand/mod.rs"]
 mod operand;
 mod operands;
