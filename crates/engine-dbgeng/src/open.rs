@@ -40,8 +40,6 @@ pub enum Milestone {
     /// The target exists or is claimed: the dump was handed over, the process created or attached to,
     /// the link to a kernel taken.
     Committed,
-    /// A kernel answered: from here on breaks reach it.
-    Connected,
     /// It is loaded and stopped; only its report is left.
     Opened,
 }
@@ -82,8 +80,8 @@ pub fn open_dump(path: &Path, options: &OpenOptions, on: &dyn Fn(Milestone)) -> 
         .map_err(|error| OpenError::Engine { doing: "opening the dump", error })?;
     on(Milestone::Committed);
     wait_for_load(&engine.control, path)?;
-    engine.settle()?;
     engine.image = image_file(path);
+    engine.settle()?;
     on(Milestone::Opened);
     Ok(engine)
 }
