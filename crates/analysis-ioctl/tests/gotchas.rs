@@ -1,64 +1,11 @@
 //! Spec 40 section 9.8: each of these once gave somebody a wrong answer.
-#![allow(clippy::unwrap_used, clippy::expect_used, unreachable_pub, dead_code)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[path = "random/assembler.rs"]
-mod assembler;
+mod assembled;
 
-use std::collections::BTreeSet;
-
-use analysis_ioctl::map::{IoctlMap, MapRequest, map_entry};
-use assembler::{Assembler, BASE, Label, image};
-use code_flow::{CodeImage, Origin, Whole};
-use target::Halt;
-
-/// Maps the routine at the start of `bytes`, an x64 image.
-fn map_image(bytes: Vec<u8>, entry: u64) -> IoctlMap {
-    let file = pe::FileImage::new(bytes).unwrap();
-    let module = target::Module {
-        name: "g".into(),
-        image_name: "g.sys".into(),
-        image_path: String::new(),
-        base: file.pe().image_base,
-        size: u64::from(file.pe().size_of_image),
-        timestamp: 0,
-        checksum: 0,
-        pdb: None,
-        user_mode: None,
-        file_version: None,
-    };
-    let image = CodeImage::open(&module, Box::new(Whole(file, Origin::ImageFile))).unwrap();
-    map_entry(&image, &MapRequest { max_codes: 4096, ..MapRequest::at(entry) }, &Halt::unbounded()).map
-}
-
-/// A routine with the code in ecx and the IRP in rdx: `body` gets the labels of two accepting leaves and
-/// of the default.
-fn map(body: impl FnOnce(&mut Assembler, [Label; 2], Label)) -> IoctlMap {
-    let mut asm = Assembler::default();
-    let (entry, first, second, default) = (asm.label(), asm.label(), asm.label(), asm.label());
-    asm.bind(entry);
-    asm.bytes(&[0x4c, 0x8b, 0x92, 0xb8, 0, 0, 0]); // mov r10, [rdx+0B8h]
-    asm.bytes(&[0x41, 0x8b, 0x4a, 0x18]); // mov ecx, [r10+18h]
-    body(&mut asm, [first, second], default);
-    asm.bind(default);
-    asm.mov_immediate(0, 0xc000_0010);
-    asm.bytes(&[0xc3]);
-    for leaf in [first, second] {
-        asm.bind(leaf);
-        asm.mov_immediate(0, 0);
-        asm.bytes(&[0xc3]);
-    }
-    let bytes = asm.finish();
-    let entry = asm.address(entry);
-    map_image(bytes, entry)
-}
-
-fn codes(map: &IoctlMap) -> BTreeSet<u32> {
-    map.codes.iter().map(|row| row.code.0).collect()
-}
-
-fn set<const N: usize>(codes: [u32; N]) -> BTreeSet<u32> {
-    codes.into()
-}
+use analysis_ioctl::map::IoctlMap;
+use assembled::assembler::{Assembler, BASE, Label, image};
+use assembled::{codes, map, map_image, set};
 
 #[test]
 fn a_ladder_stepped_by_a_register() {

@@ -1,0 +1,214 @@
+//! Rules of spec 40 sections 3.3 to 3.8 that no driver of the fixtures needs: each fails when its rule
+//! is taken out.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod assembled;
+
+use assembled::{codes, map, set};
+
+/// 3.3: the code is at an exact place. An index makes it some other structure's element.
+#[test]
+fn an_indexed_read_is_not_the_code() {
+    let with = |load: &[u8]| {
+        map(|asm, [a, _], default| {
+            asm.bytes(&[0x4d, 0x8b, 0x1b]); // mov r11, [r11]
+            asm.bytes(load);
+            asm.immediate(7, 0, 0x22_2003);
+            asm.jcc(4, a);
+            asm.jmp(default);
+        })
+    };
+    // mov eax, [r11+18h]: somebody's field at the code's offset, a code nothing proves.
+    let plain = with(&[0x41, 0x8b, 0x43, 0x18]);
+    assert_eq!((codes(&plain), plain.unproved_count), (set([0x22_2003]), 1), "{plain:?}");
+    let indexed = with(&[0x43, 0x8b, 0x44, 0x8b, 0x18]); // mov eax, [r11+r9*4+18h]
+    assert!(codes(&indexed).is_empty(), "{indexed:?}");
+}
+
+/// 3.3: a narrower read is so many bits of the code, never the code.
+#[test]
+fn half_a_field_is_half_the_code() {
+    let map = map(|asm, [a, _], default| {
+        asm.bytes(&[0x66, 0x41, 0x81, 0x7a, 0x18, 0x03, 0x20]); // cmp word [r10+18h], 2003h
+        asm.jcc(4, a);
+        asm.jmp(default);
+    });
+    assert!(map.codes.is_empty(), "{map:?}");
+    assert_eq!((map.patterns[0].mask.0, map.patterns[0].value.0), (0xffff, 0x2003));
+}
+
+/// 3.3: a store through a pointer nobody knows may hit a slot whose address is known elsewhere, and
+/// only such a slot.
+#[test]
+fn a_store_through_an_unknown_pointer_hits_what_escaped() {
+    for escapes in [false, true] {
+        let map = map(|asm, [a, _], default| {
+            asm.bytes(&[0x89, 0x4c, 0x24, 0xf0]); // mov [rsp-10h], ecx
+            asm.bytes(&[0x48, 0x8d, 0x44, 0x24, 0xf0]); // lea rax, [rsp-10h]
+            if escapes {
+                asm.bytes(&[0x49, 0x89, 0x03]); // mov [r11], rax
+            }
+            asm.bytes(&[0x4d, 0x89, 0x01]); // mov [r9], r8
+            asm.bytes(&[0x8b, 0x44, 0x24, 0xf0]); // mov eax, [rsp-10h]
+            asm.immediate(7, 0, 0x22_2003);
+            asm.jcc(4, a);
+            asm.jmp(default);
+        });
+        let wanted = if escapes { set([]) } else { set([0x22_2003]) };
+        assert_eq!((codes(&map), map.complete), (wanted, !escapes), "{escapes}: {map:?}");
+    }
+}
+
+// call r12: nobody knows what it does.
+const UNKNOWN_CALL: [u8; 3] = [0x41, 0xff, 0xd4];
+
+/// 3.3: a call takes the volatile registers, and no others.
+#[test]
+fn a_call_takes_the_volatile_registers() {
+    for (register, kept) in [(0, false), (2, false), (8, false), (11, false), (3, true), (13, true)] {
+        let map = map(|asm, [a, _], default| {
+            asm.mov(register, 1);
+            asm.bytes(&UNKNOWN_CALL);
+            asm.immediate(7, register, 0x22_2003);
+            asm.jcc(4, a);
+            asm.jmp(default);
+        });
+        let wanted = if kept { set([0x22_2003]) } else { set([]) };
+        assert_eq!(codes(&map), wanted, "register {register}: {map:?}");
+    }
+}
+
+/// 3.3: flags do not survive a call whose callee nobody sees.
+#[test]
+fn flags_before_an_unknown_call_are_not_those_after() {
+    let map = map(|asm, [a, _], default| {
+        asm.immediate(7, 1, 0x22_2003);
+        asm.bytes(&UNKNOWN_CALL);
+        asm.jcc(4, a);
+        asm.jmp(default);
+    });
+    assert!(map.codes.is_empty() && map.disputed.is_empty(), "{map:?}");
+}
+
+/// 3.3: where two paths of one compare meet again, both paths' codes are there.
+#[test]
+fn codes_of_paths_that_meet_are_united() {
+    let map = map(|asm, [a, b], default| {
+        let meet = asm.label();
+        asm.immediate(7, 1, 0x30_0000);
+        asm.jcc(7, meet);
+        asm.bytes(&[0x90]); // nop
+        asm.bind(meet);
+        asm.immediate(7, 1, 0x22_2003);
+        asm.jcc(4, a);
+        asm.immediate(7, 1, 0x9c40_2007);
+        asm.jcc(4, b);
+        asm.jmp(default);
+    });
+    assert_eq!(codes(&map), set([0x22_2003, 0x9c40_2007]), "{map:?}");
+    assert!(map.complete, "{map:?}");
+}
+
+/// 3.3: of several live compares each says something of its own path's codes only.
+#[test]
+fn a_compare_says_nothing_of_codes_that_never_came_to_it() {
+    let map = map(|asm, [a, b], default| {
+        let (high, shared) = (asm.label(), asm.label());
+        asm.immediate(7, 1, 0x40_0000);
+        asm.jcc(7, high);
+        asm.immediate(7, 1, 0x22_2003);
+        asm.jcc(4, a);
+        asm.immediate(7, 1, 0x22_2007);
+        asm.jmp(shared);
+        asm.bind(high);
+        // Codes are above 400000h here: this never holds.
+        asm.immediate(7, 1, 0x22_200b);
+        asm.bind(shared);
+        asm.jcc(4, b);
+        asm.jmp(default);
+    });
+    assert_eq!(codes(&map), set([0x22_2003, 0x22_2007]), "{map:?}");
+    assert!(map.complete && map.disputed.is_empty(), "{map:?}");
+}
+
+/// 3.3: a decision on the code that is not modelled is said.
+#[test]
+fn a_test_of_what_became_of_the_code_is_untracked() {
+    let map = map(|asm, [a, b], default| {
+        asm.immediate(7, 1, 0x22_2003);
+        asm.jcc(4, a);
+        asm.mov(0, 1);
+        asm.bytes(&[0x41, 0xf7, 0xe3]); // mul r11d
+        asm.immediate(7, 0, 0x22_2007);
+        asm.jcc(4, b);
+        asm.jmp(default);
+    });
+    assert_eq!(codes(&map), set([0x22_2003]));
+    assert!(!map.untracked.is_empty() && !map.complete, "{map:?}");
+}
+
+/// 3.3: a write of the low byte leaves the others.
+#[test]
+fn a_partial_write_composes() {
+    let map = map(|asm, [a, _], default| {
+        asm.mov(0, 1);
+        asm.bytes(&[0xb0, 0x03]); // mov al, 3
+        asm.immediate(7, 0, 0x22_2003);
+        asm.jcc(4, a);
+        asm.jmp(default);
+    });
+    assert_eq!(map.code_count, 256, "{map:?}");
+    assert!(map.codes.iter().all(|row| row.code.0 & 0xffff_ff00 == 0x22_2000), "{map:?}");
+}
+
+/// 3.3: what the routine wrote into the stack location is not what the caller sent.
+#[test]
+fn a_written_stack_location_holds_no_code() {
+    let map = map(|asm, [a, _], default| {
+        asm.bytes(&[0x45, 0x89, 0x5a, 0x18]); // mov [r10+18h], r11d
+        asm.bytes(&[0x41, 0x8b, 0x42, 0x18]); // mov eax, [r10+18h]
+        asm.immediate(7, 0, 0x22_2003);
+        asm.jcc(4, a);
+        asm.jmp(default);
+    });
+    assert!(map.codes.iter().all(|row| row.sites.iter().all(|site| !site.proved)), "{map:?}");
+}
+
+/// 3.3: the routine is entered with one major function, and what it does for others is not of interest.
+#[test]
+fn other_majors_have_other_codes() {
+    let map = map(|asm, [a, b], default| {
+        let read = asm.label();
+        asm.bytes(&[0x41, 0x80, 0x3a, 0x03]); // cmp byte [r10], 3
+        asm.jcc(4, read);
+        asm.immediate(7, 1, 0x22_2003);
+        asm.jcc(4, a);
+        asm.jmp(default);
+        asm.bind(read);
+        asm.immediate(7, 1, 0x22_2007);
+        asm.jcc(4, b);
+        asm.jmp(default);
+    });
+    assert_eq!(codes(&map), set([0x22_2003]), "{map:?}");
+    assert!(map.complete, "{map:?}");
+}
+
+/// 3.3: a slot whose address a call was given may hold anything afterwards.
+#[test]
+fn a_slot_handed_to_a_call_is_the_callees() {
+    for handed in [false, true] {
+        let map = map(|asm, [a, _], default| {
+            asm.stack(0x89, 1, 0x40); // mov [rsp+40h], ecx
+            if handed {
+                asm.bytes(&[0x48, 0x8d, 0x4c, 0x24, 0x40]); // lea rcx, [rsp+40h]
+            }
+            asm.bytes(&UNKNOWN_CALL);
+            asm.stack(0x8b, 0, 0x40);
+            asm.immediate(7, 0, 0x22_2003);
+            asm.jcc(4, a);
+            asm.jmp(default);
+        });
+        let wanted = if handed { set([]) } else { set([0x22_2003]) };
+        assert_eq!(codes(&map), wanted, "{handed}: {map:?}");
+    }
+}
