@@ -56,7 +56,7 @@ pub(crate) struct Stream {
     decoder: Decoder,
     out: VecDeque<Vec<u8>>,
     errors: u32,
-    /// A target's: it is never lost for broken packets, as only it can answer the RESET that mends.
+    /// A target's: broken packets and floods do not lose it, as only it can answer the RESET that mends.
     enduring: bool,
     pub(crate) lost: Option<Lost>,
 }
@@ -97,10 +97,10 @@ impl Stream {
     }
 
     pub(crate) fn write(&mut self, bytes: Vec<u8>) {
-        if self.out.len() >= MOST_QUEUED {
-            self.lost.get_or_insert(Lost::Flooded);
-        } else {
+        if self.out.len() < MOST_QUEUED {
             self.out.push_back(bytes);
+        } else if !self.enduring {
+            self.lost.get_or_insert(Lost::Flooded);
         }
     }
 

@@ -87,7 +87,7 @@ impl TargetLink {
     /// Sends a data packet, after those that are not yet acknowledged.
     ///
     /// # Errors
-    /// [`TooLong`]; nothing was sent then. A queue over 64 packets loses the link.
+    /// [`TooLong`]; nothing was sent then. A packet over 64 that wait is dropped.
     pub fn send(
         &mut self,
         kind: PacketType,
@@ -97,7 +97,6 @@ impl TargetLink {
     ) -> Result<(), TooLong> {
         encode_data(kind, 0, &payload)?;
         if self.queue.len() >= MOST_QUEUED {
-            self.stream.lost.get_or_insert(Lost::Flooded);
             return Ok(());
         }
         self.queue.push_back(Outstanding { kind, payload, retry, repeats: 0, due: now });
@@ -178,13 +177,9 @@ impl TargetLink {
         match frame {
             Frame::BreakIn => self.events.push_back(TargetEvent::BreakIn),
             Frame::Control { kind: PacketType::ACKNOWLEDGE, id } => self.acknowledged(id, now),
-            Frame::Control { kind: PacketType::RESEND, .. } => {
-                if self.queue.is_empty() {
-                    self.reset();
-                } else {
-                    self.transmit(now);
-                }
-            }
+            // With nothing under way the debugger has to ask again. Starting again by ourselves would let
+            // a request that is repeated because the RESET was lost be done twice.
+            Frame::Control { kind: PacketType::RESEND, .. } => self.transmit(now),
             Frame::Control { kind: PacketType::RESET, .. } => self.reset(),
             Frame::Control { .. } => {}
             Frame::Data { kind, id, payload } => match arrival(id, self.expected_id) {

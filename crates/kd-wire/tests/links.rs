@@ -213,10 +213,9 @@ fn a_target_answers_reset_repeats_and_queues() {
     assert_eq!(target_out(&mut target), [stop.clone(), stop]);
     target.receive(&encode_control(PacketType::ACKNOWLEDGE, 0x8080_0000), at(1_002));
     assert_eq!(target_events(&mut target), [TargetEvent::Acknowledged { kind: STOP }]);
-    // Nothing to send again: both start again.
+    // Nothing to send again.
     target.receive(&encode_control(PacketType::RESEND, 0), at(1_003));
-    assert_eq!(target_out(&mut target), [control(PacketType::RESET, 0)]);
-    assert_eq!(target_events(&mut target), [TargetEvent::Reset]);
+    assert!(target_out(&mut target).is_empty() && target_events(&mut target).is_empty());
 }
 
 /// What DbgEng does when an answer is lost: it asks again, under the same id or the next one.
@@ -239,6 +238,24 @@ fn a_request_that_is_repeated_is_answered_and_not_done_again() {
     assert_eq!(target_events(&mut target).len(), 2);
     target.send(MANIPULATE, b"2".to_vec(), Retry::Forever, at(3)).unwrap();
     assert_eq!(target_out(&mut target)[1], data(MANIPULATE, 0x8080_0001, b"2"));
+}
+
+/// Whose owner does not take its frames, or which hears nothing but broken ones, answers RESET still.
+#[test]
+fn a_target_outlives_floods_and_broken_packets() {
+    let mut target = TargetLink::new(TargetOptions::default());
+    let reset = encode_control(PacketType::RESET, 0);
+    for _ in 0..200 {
+        target.receive(&reset, at(0));
+        assert_eq!(target_events(&mut target), [TargetEvent::Reset]);
+    }
+    assert_eq!(target_out(&mut target).len(), 64);
+    let mut broken = encode_data(MANIPULATE, 0x8080_0000, b"one").unwrap();
+    broken[17] ^= 1;
+    target.receive(&broken.repeat(50), at(1));
+    assert_eq!(target_out(&mut target).len(), 2);
+    target.receive(&reset, at(2));
+    assert_eq!(target_out(&mut target), [control(PacketType::RESET, 0)]);
 }
 
 #[test]
