@@ -12,7 +12,7 @@ const IPV6: u8 = 1 << 5;
 /// Bytes worth a look.
 const LOOKED_AT: [bool; 256] = {
     let mut table = [false; 256];
-    let bytes = b"/\\@.:_-JAa \t=";
+    let bytes = b"/\\%@.:_-JAa \t=";
     let mut at = 0;
     while at < bytes.len() {
         table[bytes[at] as usize] = true;
@@ -43,6 +43,9 @@ pub(crate) fn hints(text: &str) -> u8 {
         let (before, after) = (&bytes[..at], &bytes[at + 1..]);
         found |= match byte {
             b'/' | b'\\' if folder_of_a_person(after) => USER_PATHS,
+            b'%' if (starts(after, b"5c") || starts(after, b"2f")) && folder_of_a_person(&after[2..]) => {
+                USER_PATHS
+            }
             b'@' => MAIL,
             b'.' if before.last().is_some_and(u8::is_ascii_digit)
                 && after.first().is_some_and(u8::is_ascii_digit) =>
@@ -63,7 +66,7 @@ pub(crate) fn hints(text: &str) -> u8 {
 }
 
 fn folder_of_a_person(after: &[u8]) -> bool {
-    starts(after, b"users") || starts(after, b"home") || starts(after, b"documents and")
+    starts(after, b"users") || starts(after, b"home") || starts(after, b"documents")
 }
 
 /// The last byte of what tokens begin with, or of what stands before one.

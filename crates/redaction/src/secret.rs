@@ -129,6 +129,16 @@ fn is_secret(name: &str) -> bool {
     ["password", "token", "secret"].iter().any(|word| name.eq_ignore_ascii_case(word))
 }
 
+/// Items of a connection string that name a place, which may look like a key.
+const PLACES: [&str; 4] = ["port", "target", "path", "targetname"];
+
+/// Four groups of base 36; an IPv4 address is none.
+fn is_kdnet_key(text: &str) -> bool {
+    let group =
+        |group: &str| (1..=13).contains(&group.len()) && group.bytes().all(|b| b.is_ascii_alphanumeric());
+    text.split('.').count() == 4 && text.split('.').all(group) && text.parse::<std::net::Ipv4Addr>().is_err()
+}
+
 /// `net:port=50000,key=w.x.y.z`: a prefix up to the last `:` before the first `=`, then items.
 fn connection(text: &str) {
     let items = text.split_once('=').map_or("", |(head, _)| {
@@ -140,6 +150,14 @@ fn connection(text: &str) {
             && ["key", "password"].iter().any(|word| name.trim().eq_ignore_ascii_case(word))
         {
             drop(Secret::new(value.trim()));
+        }
+    }
+    // A key in the wrong place is one all the same.
+    let (_, items) = text.split_once(':').unwrap_or_default();
+    for item in items.split([',', ';', ' ', '\t']) {
+        let (name, value) = item.split_once('=').unwrap_or(("", item));
+        if !PLACES.iter().any(|word| name.eq_ignore_ascii_case(word)) && is_kdnet_key(value) {
+            drop(Secret::new(value));
         }
     }
     // A string the grammar does not cover still has what the pattern sees.
@@ -192,6 +210,13 @@ mod tests {
             "key": "ntkrnlmp.pdb/1",
         });
         learn_arguments(args.as_object().unwrap());
+        for misplaced in ["net:port=1,b7n8.m9k0.j1h2.g3f4", "net:kye=v1c2.x3z4.l5k6.j7h8,port=1.2.3.4"] {
+            learn_arguments(json!({ "connection": misplaced }).as_object().unwrap());
+        }
+        assert_eq!(
+            mask_secrets("b7n8.m9k0.j1h2.g3f4 v1c2.x3z4.l5k6.j7h8 1.2.3.4"),
+            "<redacted> <redacted> 1.2.3.4"
+        );
         assert_eq!(
             mask_secrets("q1.w2.e3.r4 hunter2hunter2 ntkrnlmp.pdb/1 host"),
             "<redacted> <redacted> ntkrnlmp.pdb/1 host"

@@ -60,10 +60,13 @@ fn always(_: &str, _: &Range<usize>) -> bool {
 
 /// The name after `\Users\`, `\Documents and Settings\` or `/home/`: up to the next separator, or,
 /// at the end of a path, up to what ends a word. The name only: the rest of a path is evidence.
+/// Separators may be those of a URL, `%5C` and `%2F`, and `.` a folder between.
 const USER_PATHS: &str = r#"(?xi)
-    (?: [\\/]+ (?: Users | Documents\ and\ Settings ) [\\/]+
-      | (?: ^ | [\s"'=(\[,;>] | [a-z]: | \\ ) [\\/]* [\\/] home [\\/]+ )
-    (?: ( [^\\/:*?"<>|\s,;] (?: [^\\/:*?"<>|\x00-\x1f]{0,62} [^\\/:*?"<>|\s] )? ) [\\/]
+    (?: (?: [\\/] | %5c | %2f )+ (?: Users | Documents (?: \ | %20 ) and (?: \ | %20 ) Settings )
+      | (?: ^ | [\s"'=(\[,;>] | [a-z]: | \\ ) (?: [\\/] | %5c | %2f )+ (?: \. (?: [\\/] | %5c | %2f )+ )* home )
+    (?: [\\/] | %5c | %2f )+ (?: \. (?: [\\/] | %5c | %2f )+ )*
+    (?: ( (?: [^\\/:*?"<>|\s,;%] | %20 ){1,64} ) (?: %5c | %2f )
+      | ( [^\\/:*?"<>|\s,;] (?: [^\\/:*?"<>|\x00-\x1f]{0,62} [^\\/:*?"<>|\s] )? ) [\\/]
       | ( [^\\/:*?"<>|\s,;)\]'\x00-\x1f]{1,64} ) )
 "#;
 
@@ -196,6 +199,11 @@ mod tests {
             (r"C:/Users/grüße/x", vec!["grüße"]),
             (r"path=/home/bob", vec!["bob"]),
             (r"C:\Users\ann\Users\bob\x", vec!["ann", "bob"]),
+            ("file:///C:%5CUsers%5Cjane%5Cx.dmp", vec!["jane"]),
+            ("?path=%2Fhome%2fbob%2Fx", vec!["bob"]),
+            ("C:%5cDocuments%20and%20Settings%5cJane%20Doe%5cx", vec!["Jane%20Doe"]),
+            ("/home/./bob/x", vec!["bob"]),
+            (r"C:\Users\.\\.\bob\x", vec!["bob"]),
         ] {
             assert_eq!(found("user_paths", text), names, "{text}");
         }

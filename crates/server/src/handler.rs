@@ -166,7 +166,10 @@ impl ServerHandler for McpServer {
         let takes = TAKES.iter().find(|(name, _)| *name == method);
         Err(match takes {
             Some((_, params)) => ErrorData::invalid_params(format!("params of {method}: {params}"), None),
-            None => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None),
+            None => {
+                let method = self.client.redactor().text(&method).into_owned();
+                ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None)
+            }
         })
     }
 

@@ -30,7 +30,7 @@ pub(crate) fn get(
         let names: Vec<&str> = prompts::offered(surface).map(|prompt| prompt.name).collect();
         let asked: String = request.name.chars().take(64).collect();
         let text = format!("there is no prompt {asked:?} here; there are: {}", names.join(", "));
-        return Err(ErrorData::invalid_params(text, None));
+        return Err(ErrorData::invalid_params(client.redactor().text(&text).into_owned(), None));
     };
     let text = prompt.message(&request.arguments.unwrap_or_default(), surface).map_err(|problems| {
         ErrorData::invalid_params(client.redactor().text(&problems).into_owned(), None)
