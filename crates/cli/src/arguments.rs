@@ -144,7 +144,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct InstallEngine {
-    /// A folder that has them: Debuggers\\x64 or Debuggers\\x86 of the Debugging Tools, WinDbg's own
+    /// A folder that has them: Debuggers\x64 or Debuggers\x86 of the Debugging Tools, WinDbg's own
     #[arg(value_name = "DIR")]
     pub(crate) from: PathBuf,
 }

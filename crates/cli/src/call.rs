@@ -113,7 +113,7 @@ fn print(result: &CallResult, structured: bool) -> i32 {
             Ok(text) => output::line(&text),
             Err(error) => output::problem(&format!("the answer did not serialise: {error}")),
         },
-        _ if result.is_error => eprintln!("windbg-mcp: {}", result.text),
+        _ if result.is_error => output::failed(&result.text),
         _ => output::line(&result.text),
     }
     if result.is_error { FAILED } else { OK }

@@ -48,7 +48,12 @@ pub(crate) fn said(text: &str) {
     line(&shown(text));
 }
 
-/// A line on standard error.
+/// A line on standard error, to a reader that may have left.
 pub(crate) fn problem(text: &str) {
-    eprintln!("windbg-mcp: {}", shown(text));
+    failed(&shown(text));
+}
+
+/// A tool's error on standard error.
+pub(crate) fn failed(text: &str) {
+    let _ = writeln!(std::io::stderr(), "windbg-mcp: {text}");
 }

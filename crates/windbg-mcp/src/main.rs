@@ -5,6 +5,7 @@ mod logging;
 mod recording;
 mod serve;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// A worker's memory bound holds only if the allocator counts.
@@ -66,6 +67,7 @@ fn exit(code: i32) -> ExitCode {
 }
 
 fn usage(message: &str) -> ExitCode {
-    eprintln!("windbg-mcp: {message}");
+    // A reader that has left is told nothing, and that is no panic.
+    let _ = writeln!(std::io::stderr(), "windbg-mcp: {message}");
     ExitCode::from(2)
 }

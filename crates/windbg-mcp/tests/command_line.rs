@@ -229,3 +229,22 @@ fn paths_with_spaces_and_unicode_are_taken_as_they_are() {
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert!(out(&output).contains(name));
 }
+
+/// `2>&1 | head`: both streams lead to a reader that has left.
+#[test]
+fn a_reader_that_left_is_no_panic() {
+    for arguments in
+        [&["triage", "/nosuch"][..], &["call", "execute"], &["call", "nosuch"], &["tools", "--tools", "x"]]
+    {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = Command::new(env!("CARGO_BIN_EXE_windbg-mcp"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(writer.try_clone().unwrap())
+            .stderr(writer)
+            .status()
+            .unwrap();
+        assert!(matches!(status.code(), Some(1 | 2)), "{arguments:?}: {status}");
+    }
+}

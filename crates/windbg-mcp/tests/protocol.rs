@@ -100,6 +100,15 @@ fn what_is_not_there_is_refused_by_kind() {
         let answer = client.request(method, json!({}));
         assert_eq!(answer["error"]["code"], -32601, "{method}: {answer}");
     }
+    for params in [
+        json!({ "name": 7 }),
+        json!({ "name": "modules", "arguments": [] }),
+        json!({ "name": "modules", "arguments": "x" }),
+    ] {
+        let answer = client.request("tools/call", params);
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains("an object"), "{answer}");
+    }
 }
 
 #[test]
