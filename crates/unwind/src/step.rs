@@ -143,6 +143,6 @@ pub(crate) fn plausible_return(source: &dyn UnwindSource, machine: Machine, addr
         Some(false) => false,
         Some(true) => call_before(source, machine, address).unwrap_or(true),
         // Nothing but a module's range is known where its image is missing.
-        None => call_before(source, machine, address).unwrap_or_else(|| source.in_module(address)),
+        None => call_before(source, machine, address).unwrap_or_else(|| source.image_at(address).is_some()),
     }
 }
