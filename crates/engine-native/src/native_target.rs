@@ -90,7 +90,9 @@ impl NativeTarget {
         {
             let root = match (selection.process, selection.processor) {
                 // What a live target's stopped processor sees, the target itself reads.
-                (None, Some(processor)) if self.live.is_some() && processor == kernel.event_processor() => None,
+                (None, Some(processor)) if self.live.is_some() && processor == kernel.event_processor() => {
+                    None
+                }
                 (Some(process), _) => kernel.directory_table_base(process),
                 (None, Some(processor)) => kernel.root_of_processor(processor),
                 (None, None) => None,

@@ -207,7 +207,9 @@ fn limitations(version: &Version, state: &State) -> Vec<String> {
         ));
     }
     if state.foreign_dr7 != 0 {
-        out.push("hardware breakpoints were set before this session came; they stay, and use up slots".to_owned());
+        out.push(
+            "hardware breakpoints were set before this session came; they stay, and use up slots".to_owned(),
+        );
     }
     out
 }

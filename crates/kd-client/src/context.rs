@@ -46,7 +46,8 @@ pub(crate) fn place(number: usize) -> Option<(usize, usize, u32)> {
 }
 
 fn processor_number(processor: u32) -> Result<u16, TargetError> {
-    u16::try_from(processor).map_err(|_| TargetError::InvalidArgument(format!("there is no processor {processor}")))
+    u16::try_from(processor)
+        .map_err(|_| TargetError::InvalidArgument(format!("there is no processor {processor}")))
 }
 
 impl State {
@@ -93,15 +94,22 @@ impl State {
     }
 
     /// Writes registers and reads them back.
-    pub(crate) fn write_registers(&mut self, processor: u32, values: &[(usize, u64)]) -> Result<(), TargetError> {
+    pub(crate) fn write_registers(
+        &mut self,
+        processor: u32,
+        values: &[(usize, u64)],
+    ) -> Result<(), TargetError> {
         let mut bytes = self.raw_context(processor)?;
         let flags = field(&bytes, FLAGS, 4);
         for &(number, value) in values {
             let name = Context::register_name(Machine::X64, number).unwrap_or("the register");
-            let (offset, width, part) = place(number)
-                .ok_or_else(|| TargetError::unsupported("no_such_register", format!("{name} cannot be written over KD")))?;
+            let (offset, width, part) = place(number).ok_or_else(|| {
+                TargetError::unsupported("no_such_register", format!("{name} cannot be written over KD"))
+            })?;
             if flags & u64::from(part) == 0 || bytes.len() < offset + width {
-                return Err(TargetError::failed(format!("the target does not send {name}, so it is not written")));
+                return Err(TargetError::failed(format!(
+                    "the target does not send {name}, so it is not written"
+                )));
             }
             if width < 8 && value >> (8 * width) != 0 {
                 return Err(TargetError::InvalidArgument(format!("{value:#x} does not fit {name}")));
@@ -141,7 +149,10 @@ impl State {
             return Err(TargetError::failed("the target's answer holds no special registers"));
         };
         if bytes.len() < SPECIAL {
-            return Err(TargetError::failed(format!("{} bytes of special registers are too few", bytes.len())));
+            return Err(TargetError::failed(format!(
+                "{} bytes of special registers are too few",
+                bytes.len()
+            )));
         }
         self.specials.insert(processor, bytes.clone());
         Ok(bytes)

@@ -171,7 +171,9 @@ impl State {
                 Err(error) => self.stray(&error.to_string())?,
             },
             PacketType::STATE_CHANGE32 => {
-                return Err(self.lose("the target is of 32 bits, which the native engine does not serve; engine dbgeng does"));
+                return Err(self.lose(
+                    "the target is of 32 bits, which the native engine does not serve; engine dbgeng does",
+                ));
             }
             PacketType::DEBUG_IO => self.debug_io(&payload)?,
             PacketType::FILE_IO => self.file(&payload)?,

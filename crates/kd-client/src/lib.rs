@@ -77,7 +77,9 @@ impl AttachError {
             Self::Transport(TransportError::Unsupported { .. } | TransportError::NoSuchTransport { .. }) => {
                 ("unsupported", Some("foreign_transport"))
             }
-            Self::Transport(TransportError::Halted) | Self::Ended("the call's time ran out") => ("timeout", None),
+            Self::Transport(TransportError::Halted) | Self::Ended("the call's time ran out") => {
+                ("timeout", None)
+            }
             Self::Ended(_) => ("interrupted", None),
             Self::Unsupported(_) => ("unsupported", Some("foreign_architecture")),
             Self::Transport(_) | Self::DoesNotStop(_) | Self::Failed(_) => ("debugger", None),

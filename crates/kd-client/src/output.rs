@@ -32,7 +32,10 @@ impl Output {
     /// A command the target wanted run on this machine, which it is not.
     pub(crate) fn refused_command(&mut self, command: &[u8]) {
         let shown: String = command.iter().take(MOST_COMMAND).map(|&b| char::from(b)).collect();
-        self.note(&format!("the target asks its debugger to run this, which was not done: {}", shown.escape_debug()));
+        self.note(&format!(
+            "the target asks its debugger to run this, which was not done: {}",
+            shown.escape_debug()
+        ));
     }
 
     fn push(&mut self, text: &str) {

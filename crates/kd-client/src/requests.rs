@@ -29,8 +29,11 @@ impl State {
             match self.turn(Duration::MAX)? {
                 Some(Came::Reply(payload)) => {
                     return Reply::decode(request, &payload).map(Asked::Reply).or_else(|error| {
-                        self.resynchronise(&format!("its answer to {} makes no sense: {error}", name(request)))
-                            .map(Asked::Unanswered)
+                        self.resynchronise(&format!(
+                            "its answer to {} makes no sense: {error}",
+                            name(request)
+                        ))
+                        .map(Asked::Unanswered)
                     });
                 }
                 Some(Came::Failed(failure)) => {
@@ -121,7 +124,10 @@ impl State {
         while began.elapsed() < SETTLE {
             match self.turn(Duration::MAX)? {
                 Some(Came::Stopped) if self.stops == before => {
-                    return Ok(TargetError::failed_because("unanswered", format!("{why}; the target still stands")));
+                    return Ok(TargetError::failed_because(
+                        "unanswered",
+                        format!("{why}; the target still stands"),
+                    ));
                 }
                 Some(Came::Stopped) => {
                     return Ok(TargetError::failed_because(
@@ -133,7 +139,8 @@ impl State {
                 _ => {}
             }
         }
-        Err(self.lose(format!("{why}; the target did not tell its state again within {} s", SETTLE.as_secs())))
+        Err(self
+            .lose(format!("{why}; the target did not tell its state again within {} s", SETTLE.as_secs())))
     }
 
     /// Reads with `request` in half pages; the prefix that could be read.
@@ -178,7 +185,9 @@ pub(crate) fn name(request: &Request) -> &'static str {
 }
 
 fn silent(what: &str) -> String {
-    format!("{what}: the target no longer answers; whether it runs is not known. End the session and attach again")
+    format!(
+        "{what}: the target no longer answers; whether it runs is not known. End the session and attach again"
+    )
 }
 
 pub(crate) fn refused(request: &Request, status: u32) -> TargetError {

@@ -31,7 +31,9 @@ impl State {
 
     /// A stop that names no thread: the processor itself may (spec 71 section 7.4).
     pub(crate) fn name_thread(&mut self) {
-        let Some(standing) = self.standing.as_ref().filter(|standing| standing.stop.thread == 0) else { return };
+        let Some(standing) = self.standing.as_ref().filter(|standing| standing.stop.thread == 0) else {
+            return;
+        };
         let Ok(processor) = u16::try_from(standing.stop.processor) else { return };
         let request = Request::ReadControlSpace { processor, selector: kd_api::selector::THREAD, count: 8 };
         if let Ok(ReplyBody::Data(data)) = self.read(&request)

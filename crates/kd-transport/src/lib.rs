@@ -33,7 +33,9 @@ pub const WRITE_BOUND: Duration = Duration::from_secs(2);
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
     /// Nobody can be reached there.
-    #[error("{what} cannot be reached: {error}; look whether the target is up and waits for a debugger there")]
+    #[error(
+        "{what} cannot be reached: {error}; look whether the target is up and waits for a debugger there"
+    )]
     Unreachable { what: String, error: std::io::Error },
     /// Another form of connection.
     #[error("the native engine does not dial {what}; engine dbgeng does")]

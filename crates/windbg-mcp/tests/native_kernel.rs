@@ -101,12 +101,17 @@ fn a_kernel_is_looked_into_stopped_stepped_and_let_go() {
     assert!(processes.contains("orders.exe"), "{processes}");
     client.ok("clear_breakpoints", json!({ "all": true }));
 
-    client.ok("continue_async", json!({}));
+    let run = client.ok("continue_async", json!({}));
+    let execution = json!({ "execution": run["execution"] });
     let refused = client.err("registers", json!({}));
     assert_eq!(refused["category"], "target_running", "{refused:#}");
-    client.ok("break_in", json!({}));
-    let stopped = client.ok("wait_for_stop", json!({ "timeout_ms": 20_000 }));
-    assert!(stopped.to_string().contains("break_in"), "{stopped:#}");
+    client.ok("break_in", execution.clone());
+    let stopped = client.ok("wait_for_stop", execution)["stop"].clone();
+    assert_eq!(
+        (&stopped["reason"]["kind"], &stopped["interrupted"]),
+        (&json!("break_in"), &json!(true)),
+        "{stopped:#}"
+    );
 
     let ended = client.ok("end_session", json!({}));
     assert_eq!(
@@ -141,7 +146,9 @@ fn the_same_silent_peer_native() {
 #[test]
 fn what_the_native_engine_does_not_dial_names_the_engine_that_does() {
     let mut client = Client::start(ERA);
-    for connection in [r"com:pipe,port=\\.\pipe\kd", "com:port=COM1,baud=115200", "net:port=50000,key=1.2.3.4"] {
+    for connection in
+        [r"com:pipe,port=\\.\pipe\kd", "com:port=COM1,baud=115200", "net:port=50000,key=1.2.3.4"]
+    {
         let error = client.err("attach_kernel", json!({ "connection": connection, "engine": "native" }));
         assert_eq!(error["category"], "unsupported", "{connection}: {error:#}");
         assert!(error["message"].as_str().unwrap().contains("dbgeng"), "{connection}: {error:#}");

@@ -120,7 +120,8 @@ pub(super) fn named(
 ) -> Vec<Module> {
     for (index, module) in modules.iter_mut().enumerate() {
         let same = |old: &&Module| old.base == module.base && old.image_path == module.image_path;
-        if let Some(old) = before.iter().find(same).filter(|old| old.size == module.size || module.size == 0) {
+        if let Some(old) = before.iter().find(same).filter(|old| old.size == module.size || module.size == 0)
+        {
             *module = Module { name: String::new(), ..old.clone() };
         } else if let Some(pe) = identity_in_memory(core, module.base) {
             module.timestamp = pe.timestamp;

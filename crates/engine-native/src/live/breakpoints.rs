@@ -109,7 +109,10 @@ impl Entry {
 impl NativeTarget {
     pub(crate) fn live(&self) -> Result<&Live> {
         self.live.as_ref().ok_or_else(|| {
-            TargetError::unsupported("wrong_target_kind", "only a live target runs, is written and has breakpoints")
+            TargetError::unsupported(
+                "wrong_target_kind",
+                "only a live target runs, is written and has breakpoints",
+            )
         })
     }
 
@@ -123,7 +126,9 @@ impl NativeTarget {
                 self.take_out_all(live);
                 return Err(TargetError::failed_because(
                     "breakpoint_not_inserted",
-                    format!("the target did not move: no breakpoint can be inserted at {address:#018x} ({error})"),
+                    format!(
+                        "the target did not move: no breakpoint can be inserted at {address:#018x} ({error})"
+                    ),
                 ));
             }
         }
@@ -162,7 +167,9 @@ impl NativeTarget {
         if !table.places().contains(&address) && table.places().len() >= MOST_PLACES {
             return Err(TargetError::failed_because(
                 "no_breakpoint_slot",
-                format!("a kernel keeps {MOST_PLACES} breakpoints for its debugger, and all are in use; clear one first"),
+                format!(
+                    "a kernel keeps {MOST_PLACES} breakpoints for its debugger, and all are in use; clear one first"
+                ),
             ));
         }
         drop(table);
@@ -257,7 +264,8 @@ impl Breakpoints for NativeTarget {
         table.entries.push(Entry { breakpoint, arrivals: 0, slot });
         drop(table);
         if slot.is_some() {
-            self.write_slots(live).inspect_err(|_| live.table.borrow_mut().entries.retain(|e| e.breakpoint.id != id))?;
+            self.write_slots(live)
+                .inspect_err(|_| live.table.borrow_mut().entries.retain(|e| e.breakpoint.id != id))?;
         }
         let missing = || TargetError::failed("the breakpoint is gone again");
         live.table.borrow().shown(id).ok_or_else(missing)

@@ -26,9 +26,13 @@ pub(super) fn assemble(
 ) -> Result<Box<dyn Target>, OpenError> {
     let origin = kernel.origin().clone();
     let machine = origin.machine.ok_or_else(|| {
-        OpenError::unsupported("foreign_architecture", "the target is no x64 or ARM64 kernel; engine dbgeng may serve it")
+        OpenError::unsupported(
+            "foreign_architecture",
+            "the target is no x64 or ARM64 kernel; engine dbgeng may serve it",
+        )
     })?;
-    let stop = kernel.stop().ok_or_else(|| OpenError::failed("the target runs, and nothing can be read of it"))?;
+    let stop =
+        kernel.stop().ok_or_else(|| OpenError::failed("the target runs, and nothing can be read of it"))?;
     let core = Rc::new(Core::new(raw::live_memory(LivePages::new(Rc::clone(&kernel)), machine), machine));
     let mut limitations = origin.limitations.clone();
     match kernel.translation_root(stop.processor) {

@@ -43,7 +43,9 @@ impl NativeTarget {
         if let Some(address) = stuck.first() {
             return Err(TargetError::failed_because(
                 "breakpoint_left",
-                format!("the target does not take the breakpoint at {address:#018x} out, so it is not let run"),
+                format!(
+                    "the target does not take the breakpoint at {address:#018x} out, so it is not let run"
+                ),
             ));
         }
         if watched { self.write_slots(live) } else { Ok(()) }

@@ -115,7 +115,8 @@ impl NativeTarget {
         let mut table = live.table.borrow_mut();
         let place = |address: Option<u64>| address == Some(stop.ip);
         let is_code = |e: &super::breakpoints::Entry| e.breakpoint.watch.is_none();
-        let ours = table.entries.iter().any(|e| is_code(e) && e.breakpoint.enabled && place(e.breakpoint.address));
+        let ours =
+            table.entries.iter().any(|e| is_code(e) && e.breakpoint.enabled && place(e.breakpoint.address));
         if ours && let Some(id) = table.arrived(|e| is_code(e) && place(e.breakpoint.address)) {
             table.used(id);
             return Some(Verdict::Tell(StopReason::Breakpoint { id }));

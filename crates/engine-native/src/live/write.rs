@@ -67,7 +67,9 @@ impl Write for NativeTarget {
         let mut now = vec![0; done];
         let read = self.core.read_exact_in(space, address, &mut now);
         if let Err(error) = read {
-            return Err(TargetError::failed(format!("{done} bytes were written, but cannot be read back: {error}")));
+            return Err(TargetError::failed(format!(
+                "{done} bytes were written, but cannot be read back: {error}"
+            )));
         }
         Ok(now.iter().zip(bytes).take_while(|(now, wanted)| now == wanted).count())
     }
@@ -76,7 +78,8 @@ impl Write for NativeTarget {
         let live = self.live()?;
         let stop = live.stopped()?;
         let processor = self.selection.get().processor.unwrap_or(stop.processor);
-        let missing = || TargetError::InvalidArgument(format!("there is no register {}", name.trim_start_matches('@')));
+        let missing =
+            || TargetError::InvalidArgument(format!("there is no register {}", name.trim_start_matches('@')));
         let (number, shift, bits) = Context::locate(self.core.machine, name).ok_or_else(missing)?;
         let context = live.kernel.context(processor)?;
         let whole = if bits >= 64 {
@@ -84,10 +87,14 @@ impl Write for NativeTarget {
         } else {
             let mask = ((1u64 << bits) - 1) << shift;
             if value >> bits != 0 {
-                return Err(TargetError::InvalidArgument(format!("{value:#x} does not fit the {bits} bits of {name}")));
+                return Err(TargetError::InvalidArgument(format!(
+                    "{value:#x} does not fit the {bits} bits of {name}"
+                )));
             }
             let old = context.get(number).ok_or_else(|| {
-                TargetError::failed(format!("the target does not send {name}, so a part of it cannot be changed"))
+                TargetError::failed(format!(
+                    "the target does not send {name}, so a part of it cannot be changed"
+                ))
             })?;
             (old & !mask) | value << shift
         };

@@ -88,8 +88,7 @@ fn a_write_on_another_processor_is_seen() {
     let mut scenario = Scenario::with_processors(2);
     let stack = Hex(Scenario::STACK - 0x1_0000);
     scenario.processors[0].rip = Hex(CODE + 0x40);
-    scenario.processors[1] =
-        ProcessorState { rip: Hex(CODE), registers: [("rsp".to_owned(), stack)].into() };
+    scenario.processors[1] = ProcessorState { rip: Hex(CODE), registers: [("rsp".to_owned(), stack)].into() };
     let simulator = simulator(&scenario);
     let target = attached(&simulator);
     let set = target.breakpoints().unwrap().add(&watch(CODE + 0x80, Access::Write, 8)).unwrap();

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use control::ReasonKind;
 use kd_sim::{Hex, Occurrence, Scenario, Scripted};
-use target::capability::{Breakpoint, Resume};
 use target::TargetExt;
+use target::capability::{Breakpoint, Resume};
 
 use super::{attached, run, simulator};
 
@@ -107,7 +107,8 @@ fn a_target_that_falls_silent_does_not_hold_the_run_for_ever() {
     let target = attached(&simulator);
     let mut runs = control::Runs::default();
     let halt = super::halt();
-    let mut control = control::Control { target: target.as_ref(), runs: &mut runs, halt: &halt, moving: &|| {} };
+    let mut control =
+        control::Control { target: target.as_ref(), runs: &mut runs, halt: &halt, moving: &|| {} };
     let error = control::run(&mut control, Resume::Go, SHORT).unwrap_err();
     assert_eq!(error.category(), ("debugger", Some("break_in_unanswered")));
     assert_eq!(target.modules().unwrap_err().category().0, "target_running");

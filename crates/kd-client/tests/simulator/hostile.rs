@@ -133,10 +133,7 @@ proptest! {
 
 #[test]
 fn endless_stops_end_the_attach() {
-    let lies = Lies {
-        at_reset: vec![(7, stop()); 20],
-        answers: vec![(7, stop()), (7, stop())],
-        noise: Vec::new(),
-    };
+    let lies =
+        Lies { at_reset: vec![(7, stop()); 20], answers: vec![(7, stop()), (7, stop())], noise: Vec::new() };
     assert!(attach_liar(lies).is_none());
 }

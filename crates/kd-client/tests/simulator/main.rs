@@ -44,7 +44,11 @@ pub(crate) fn attached(simulator: &Simulator) -> Box<dyn Target> {
 }
 
 /// Runs through `control`, as the tools do.
-pub(crate) fn run(target: &dyn Target, how: target::capability::Resume, bound: Duration) -> control::StopRecord {
+pub(crate) fn run(
+    target: &dyn Target,
+    how: target::capability::Resume,
+    bound: Duration,
+) -> control::StopRecord {
     let mut runs = control::Runs::default();
     let halt = halt();
     let mut control = control::Control { target, runs: &mut runs, halt: &halt, moving: &|| {} };

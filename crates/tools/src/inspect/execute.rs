@@ -1,5 +1,7 @@
 //! `execute`: a raw WinDbg command line, text in, text out.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +81,7 @@ impl WorkerTool for Execute {
                 let printed = command.execute(&params.command, job.halt)?;
                 (printed.text, printed.cut_short)
             }
+            None if job.target.write().is_some() => drive(job, &params.command)?,
             None => {
                 let printed = job
                     .commands
@@ -90,6 +93,20 @@ impl WorkerTool for Execute {
         let (text, omitted) = clip(text, OUTPUT_LIMIT);
         Ok(Output { text, cut_short, omitted })
     }
+}
+
+/// Longest a command may let the target move when the call itself has no bound.
+const RUN: Duration = Duration::from_secs(60);
+
+/// Our interpreter on a target that runs and takes writes.
+fn drive(job: &mut Job<'_>, line: &str) -> Result<(String, bool), ToolError> {
+    let progress = job.progress;
+    let moving = || progress.moving();
+    let wait = job.halt.remaining().unwrap_or(RUN);
+    let live = command::Live { runs: job.runs, wait, moving: &moving };
+    let driven = job.commands.drive(job.target, line, live, job.halt);
+    let output = driven.map_err(|error| refused(error, line))?.output;
+    Ok((output.text, output.cut_short))
 }
 
 /// What a typed tool answers better than the command that is not served.

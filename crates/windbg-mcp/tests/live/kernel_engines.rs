@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kd_sim::{Listen, Scenario, Simulator};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, native, root};
+use crate::bench::{Bench, bench, native, root};
 
 const CODE: u64 = Scenario::CODE;
 
@@ -61,8 +61,9 @@ async fn told(bench: &Bench, engine: &str) -> Told {
 
 #[tokio::test]
 async fn both_engines_say_the_same_of_the_same_kernel() {
-    let Some(bench) = native() else { return };
-    let mut ours = told(&bench, "native").await;
+    let (Some(native), Some(bench)) = (native(), bench()) else { return };
+    let mut ours = told(&native, "native").await;
+    native.supervisor.shutdown().await;
     let mut theirs = told(&bench, "dbgeng").await;
     // Each lists what it has; what both have must be the same.
     theirs.registers.retain(|name, _| ours.registers.contains_key(name));
