@@ -35,17 +35,13 @@ impl<'a> Fields<'a> {
         self.0.get(at..).unwrap_or_default()
     }
     /// `count` bytes at `at`, all there.
-    pub(crate) fn exactly(
-        self,
-        at: usize,
-        count: u64,
-        what: &'static str,
-    ) -> Result<&'a [u8], DecodeError> {
+    pub(crate) fn exactly(self, at: usize, count: u64, what: &'static str) -> Result<&'a [u8], DecodeError> {
         let rest = self.rest(at);
-        usize::try_from(count)
-            .ok()
-            .and_then(|count| rest.get(..count))
-            .ok_or(DecodeError::Length { what, told: count, found: rest.len() })
+        usize::try_from(count).ok().and_then(|count| rest.get(..count)).ok_or(DecodeError::Length {
+            what,
+            told: count,
+            found: rest.len(),
+        })
     }
 }
 

@@ -24,11 +24,23 @@ pub enum FileRequest {
         /// UTF-16, without the NUL.
         path: Vec<u16>,
     },
-    Read { handle: u64, offset: u64, length: u32 },
-    Write { handle: u64, offset: u64, data: Vec<u8> },
-    Close { handle: u64 },
+    Read {
+        handle: u64,
+        offset: u64,
+        length: u32,
+    },
+    Write {
+        handle: u64,
+        offset: u64,
+        data: Vec<u8>,
+    },
+    Close {
+        handle: u64,
+    },
     /// Another API; it is answered like the others.
-    Unknown { api: u32 },
+    Unknown {
+        api: u32,
+    },
 }
 
 /// The answer, less what it repeats of the request.

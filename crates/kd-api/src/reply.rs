@@ -27,13 +27,23 @@ pub enum ReplyBody {
     Filled(u32),
     /// What an address is. `space`: 0 process, 1 session, 2 kernel; `flags`: 1 read, 2 write, 4 execute,
     /// 8 fixed.
-    Memory { space: u32, flags: u32 },
+    Memory {
+        space: u32,
+        flags: u32,
+    },
     /// The breakpoints with their handles.
     Breakpoints(Vec<(u64, u32)>),
     /// The breakpoints that are gone.
     Restored(Vec<u32>),
     /// An internal breakpoint's counts.
-    InternalBreakpoint { flags: u32, calls: u32, period: u32, min: u32, max: u32, total: u32 },
+    InternalBreakpoint {
+        flags: u32,
+        calls: u32,
+        period: u32,
+        min: u32,
+        max: u32,
+        total: u32,
+    },
     Version(Version),
 }
 
@@ -176,9 +186,7 @@ fn body(request: &Request, f: Fields<'_>) -> Result<ReplyBody, DecodeError> {
         }
         Ok(ReplyBody::Data(bytes.to_vec()))
     };
-    let written = |at: usize, asked: &[u8]| {
-        Ok(ReplyBody::Written(count(at, asked.len() as u64, "a write")?))
-    };
+    let written = |at: usize, asked: &[u8]| Ok(ReplyBody::Written(count(at, asked.len() as u64, "a write")?));
     match request {
         Request::ReadVirtual { count, .. }
         | Request::ReadPhysical { count, .. }
@@ -197,12 +205,8 @@ fn body(request: &Request, f: Fields<'_>) -> Result<ReplyBody, DecodeError> {
         Request::ReadIoExtended { .. } => Ok(ReplyBody::Value(f.u32(0x28))),
         Request::ReadMsr { .. } => Ok(ReplyBody::Msr(f.u64(0x14))),
         Request::SearchMemory { .. } => Ok(ReplyBody::Found(f.u64(0x10))),
-        Request::FillMemory { length, .. } => {
-            Ok(ReplyBody::Filled(count(0x18, (*length).into(), "a fill")?))
-        }
-        Request::QueryMemory { .. } => {
-            Ok(ReplyBody::Memory { space: f.u32(0x20), flags: f.u32(0x24) })
-        }
+        Request::FillMemory { length, .. } => Ok(ReplyBody::Filled(count(0x18, (*length).into(), "a fill")?)),
+        Request::QueryMemory { .. } => Ok(ReplyBody::Memory { space: f.u32(0x20), flags: f.u32(0x24) }),
         Request::GetVersion => Ok(ReplyBody::Version(Version::read(f))),
         Request::WriteBreakpointEx { breakpoints: asked, .. } => {
             let told = count(0x10, asked.len() as u64, "a list of breakpoints")?;

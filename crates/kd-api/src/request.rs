@@ -35,53 +35,170 @@ pub enum FillSpace {
 /// A request. Addresses, selectors and ports are as the target sees them; `processor` is a number from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    ReadVirtual { address: u64, count: u32 },
-    WriteVirtual { address: u64, data: Vec<u8> },
-    GetContext { processor: u16 },
+    ReadVirtual {
+        address: u64,
+        count: u32,
+    },
+    WriteVirtual {
+        address: u64,
+        data: Vec<u8>,
+    },
+    GetContext {
+        processor: u16,
+    },
     /// `context` is a whole CONTEXT.
-    SetContext { processor: u16, context: Vec<u8> },
-    WriteBreakpoint { address: u64 },
-    RestoreBreakpoint { handle: u32 },
-    Continue { status: u32 },
-    ReadControlSpace { processor: u16, selector: u64, count: u32 },
-    WriteControlSpace { processor: u16, selector: u64, data: Vec<u8> },
+    SetContext {
+        processor: u16,
+        context: Vec<u8>,
+    },
+    WriteBreakpoint {
+        address: u64,
+    },
+    RestoreBreakpoint {
+        handle: u32,
+    },
+    Continue {
+        status: u32,
+    },
+    ReadControlSpace {
+        processor: u16,
+        selector: u64,
+        count: u32,
+    },
+    WriteControlSpace {
+        processor: u16,
+        selector: u64,
+        data: Vec<u8>,
+    },
     /// `size` is 1, 2 or 4.
-    ReadIo { port: u64, size: u32 },
-    WriteIo { port: u64, size: u32, value: u32 },
+    ReadIo {
+        port: u64,
+        size: u32,
+    },
+    WriteIo {
+        port: u64,
+        size: u32,
+        value: u32,
+    },
     Reboot,
     Continue2(Continue2),
     /// `cache` 0 is the default caching.
-    ReadPhysical { address: u64, count: u32, cache: u32 },
-    WritePhysical { address: u64, data: Vec<u8>, cache: u32 },
+    ReadPhysical {
+        address: u64,
+        count: u32,
+        cache: u32,
+    },
+    WritePhysical {
+        address: u64,
+        data: Vec<u8>,
+        cache: u32,
+    },
     QuerySpecialCalls,
-    SetSpecialCall { address: u64 },
+    SetSpecialCall {
+        address: u64,
+    },
     ClearSpecialCalls,
-    SetInternalBreakpoint { address: u64, flags: u32 },
-    GetInternalBreakpoint { address: u64 },
-    ReadIoExtended { size: u32, interface: u32, bus: u32, space: u32, port: u64 },
-    WriteIoExtended { size: u32, interface: u32, bus: u32, space: u32, port: u64, value: u32 },
+    SetInternalBreakpoint {
+        address: u64,
+        flags: u32,
+    },
+    GetInternalBreakpoint {
+        address: u64,
+    },
+    ReadIoExtended {
+        size: u32,
+        interface: u32,
+        bus: u32,
+        space: u32,
+        port: u64,
+    },
+    WriteIoExtended {
+        size: u32,
+        interface: u32,
+        bus: u32,
+        space: u32,
+        port: u64,
+        value: u32,
+    },
     GetVersion,
     /// `breakpoints` are pairs of address and handle; a handle of 0 inserts, an address of 0 removes.
-    WriteBreakpointEx { status: u32, breakpoints: Vec<(u64, u32)> },
-    RestoreBreakpointEx { status: u32, handles: Vec<u32> },
-    CauseBugCheck { code: u32 },
-    SwitchProcessor { processor: u16 },
-    PageIn { address: u64 },
-    ReadMsr { msr: u32 },
-    WriteMsr { msr: u32, value: u64 },
-    SearchMemory { start: u64, length: u64, pattern: Vec<u8> },
-    GetBusData { kind: u32, bus: u32, slot: u32, offset: u32, length: u32 },
-    SetBusData { kind: u32, bus: u32, slot: u32, offset: u32, data: Vec<u8> },
+    WriteBreakpointEx {
+        status: u32,
+        breakpoints: Vec<(u64, u32)>,
+    },
+    RestoreBreakpointEx {
+        status: u32,
+        handles: Vec<u32>,
+    },
+    CauseBugCheck {
+        code: u32,
+    },
+    SwitchProcessor {
+        processor: u16,
+    },
+    PageIn {
+        address: u64,
+    },
+    ReadMsr {
+        msr: u32,
+    },
+    WriteMsr {
+        msr: u32,
+        value: u64,
+    },
+    SearchMemory {
+        start: u64,
+        length: u64,
+        pattern: Vec<u8>,
+    },
+    GetBusData {
+        kind: u32,
+        bus: u32,
+        slot: u32,
+        offset: u32,
+        length: u32,
+    },
+    SetBusData {
+        kind: u32,
+        bus: u32,
+        slot: u32,
+        offset: u32,
+        data: Vec<u8>,
+    },
     CheckLowMemory,
     ClearAllInternal,
-    FillMemory { address: u64, length: u32, space: FillSpace, pattern: Vec<u8> },
-    QueryMemory { address: u64 },
-    SwitchPartition { partition: u32 },
-    WriteCustomBreakpoint { address: u64, instruction: u64, size: u8, alignment: u8 },
-    GetContextEx { processor: u16, offset: u32, count: u32 },
-    SetContextEx { processor: u16, offset: u32, data: Vec<u8> },
+    FillMemory {
+        address: u64,
+        length: u32,
+        space: FillSpace,
+        pattern: Vec<u8>,
+    },
+    QueryMemory {
+        address: u64,
+    },
+    SwitchPartition {
+        partition: u32,
+    },
+    WriteCustomBreakpoint {
+        address: u64,
+        instruction: u64,
+        size: u8,
+        alignment: u8,
+    },
+    GetContextEx {
+        processor: u16,
+        offset: u32,
+        count: u32,
+    },
+    SetContextEx {
+        processor: u16,
+        offset: u32,
+        data: Vec<u8>,
+    },
     /// A number that is none of the above; its fields are not known.
-    Unknown { api: u32 },
+    Unknown {
+        api: u32,
+    },
 }
 
 impl Request {
@@ -151,9 +268,7 @@ impl Request {
             Self::ReadPhysical { address, count, cache } => {
                 r.u64(0x10, *address).u32(0x18, *count).u32(0x1C, *cache)
             }
-            Self::WritePhysical { address, data, cache } => {
-                counted(&mut r, *address, data).u32(0x1C, *cache)
-            }
+            Self::WritePhysical { address, data, cache } => counted(&mut r, *address, data).u32(0x1C, *cache),
             Self::WriteBreakpoint { address }
             | Self::PageIn { address }
             | Self::SetSpecialCall { address }
@@ -268,9 +383,7 @@ impl Request {
             }
             Api::GET_VERSION => Self::GetVersion,
             Api::SWITCH_PROCESSOR => Self::SwitchProcessor { processor },
-            Api::GET_CONTEXT_EX => {
-                Self::GetContextEx { processor, offset: f.u32(0x10), count: f.u32(0x14) }
-            }
+            Api::GET_CONTEXT_EX => Self::GetContextEx { processor, offset: f.u32(0x10), count: f.u32(0x14) },
             Api::SET_CONTEXT_EX => Self::SetContextEx {
                 processor,
                 offset: f.u32(0x10),
@@ -321,7 +434,9 @@ impl Request {
                 space: match f.u16(0x1C) {
                     1 => FillSpace::Virtual,
                     2 => FillSpace::Physical,
-                    other => return Err(DecodeError::Unknown { what: "a fill's flags", found: other.into() }),
+                    other => {
+                        return Err(DecodeError::Unknown { what: "a fill's flags", found: other.into() });
+                    }
                 },
                 pattern: f.exactly(ENVELOPE, u64::from(f.u16(0x1E)), "a fill pattern")?.to_vec(),
             },
@@ -360,8 +475,7 @@ fn bus_data(r: &mut Record, fields: [u32; 5]) -> &mut Record {
 }
 
 fn bus_request(api: Api, f: Fields<'_>) -> Result<Request, DecodeError> {
-    let (kind, bus, slot, offset, length) =
-        (f.u32(0x10), f.u32(0x14), f.u32(0x18), f.u32(0x1C), f.u32(0x20));
+    let (kind, bus, slot, offset, length) = (f.u32(0x10), f.u32(0x14), f.u32(0x18), f.u32(0x1C), f.u32(0x20));
     Ok(if api == Api::GET_BUS_DATA {
         Request::GetBusData { kind, bus, slot, offset, length }
     } else {

@@ -59,7 +59,10 @@ impl SpecialRegisters {
             r.u64(0x20 + 8 * index, *value);
         }
         r.u64(0x40, self.dr6).u64(0x48, self.dr7);
-        r.u16(0x56, self.gdt_limit).u64(0x58, self.gdt_base).u16(0x66, self.idt_limit).u64(0x68, self.idt_base);
+        r.u16(0x56, self.gdt_limit)
+            .u64(0x58, self.gdt_base)
+            .u16(0x66, self.idt_limit)
+            .u64(0x68, self.idt_base);
         r.u16(0x70, self.tr).u16(0x72, self.ldtr).u32(0x74, self.mxcsr).u64(0x78, self.debug_control);
         for (index, value) in self.last_records.iter().enumerate() {
             r.u64(0x80 + 8 * index, *value);

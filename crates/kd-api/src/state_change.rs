@@ -32,7 +32,11 @@ pub enum StopReason {
     /// A module was loaded or unloaded.
     LoadSymbols(LoadSymbols),
     /// Text for the debugger to run. Whoever runs it lets the target run commands on its host.
-    CommandString { flags: u32, name: Vec<u8>, command: Vec<u8> },
+    CommandString {
+        flags: u32,
+        name: Vec<u8>,
+        command: Vec<u8>,
+    },
     /// A number that is none of these.
     Other(u32),
 }

@@ -100,7 +100,10 @@ impl Version {
     pub(crate) fn put(&self, r: &mut Record) {
         r.u16(0x10, self.major).u16(0x12, self.minor).u8(0x14, self.protocol).u8(0x15, self.secondary);
         r.u16(0x16, self.flags).u16(0x18, self.machine).u8(0x1A, self.max_packet_type);
-        r.u8(0x1B, self.max_state_change).u8(0x1C, self.max_manipulate).u8(0x1D, self.simulation).u16(0x1E, 0);
+        r.u8(0x1B, self.max_state_change)
+            .u8(0x1C, self.max_manipulate)
+            .u8(0x1D, self.simulation)
+            .u16(0x1E, 0);
         r.u64(0x20, self.kernel_base).u64(0x28, self.loaded_module_list).u64(0x30, self.debugger_data_list);
     }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use kd_api::{
-    Api, Answer, Context, Continue2, ControlRequest, DebugIo, DecodeError, ENVELOPE, FileReply, FileRequest,
+    Answer, Api, Context, Continue2, ControlRequest, DebugIo, DecodeError, ENVELOPE, FileReply, FileRequest,
     FillSpace, Reply, ReplyBody, Request, SpecialRegisters, StateChange, TraceIo,
 };
 use proptest::prelude::*;
@@ -82,16 +82,21 @@ fn request() -> impl Strategy<Value = Request> {
 /// The fields of the union that an API's request defines.
 fn defined(api: Api) -> &'static [std::ops::Range<usize>] {
     match api {
-        Api::READ_VIRTUAL | Api::WRITE_VIRTUAL | Api::READ_CONTROL_SPACE | Api::WRITE_CONTROL_SPACE
-        | Api::READ_IO | Api::SET_INTERNAL_BREAKPOINT => &[0x10..0x1C],
+        Api::READ_VIRTUAL
+        | Api::WRITE_VIRTUAL
+        | Api::READ_CONTROL_SPACE
+        | Api::WRITE_CONTROL_SPACE
+        | Api::READ_IO
+        | Api::SET_INTERNAL_BREAKPOINT => &[0x10..0x1C],
         Api::WRITE_IO | Api::READ_PHYSICAL | Api::WRITE_PHYSICAL => &[0x10..0x20],
         Api::WRITE_BREAKPOINT | Api::QUERY_MEMORY => &[0x10..0x18],
         Api::RESTORE_BREAKPOINT | Api::CONTINUE | Api::CAUSE_BUGCHECK => &[0x10..0x14],
         Api::WRITE_MSR => &[0x10..0x1C],
         Api::CONTINUE2 => &[0x10..0x30],
         Api::WRITE_IO_EXTENDED => &[0x10..0x2C],
-        Api::WRITE_BREAKPOINT_EX | Api::RESTORE_BREAKPOINT_EX | Api::GET_CONTEXT_EX
-        | Api::SET_CONTEXT_EX => &[0x10..0x18],
+        Api::WRITE_BREAKPOINT_EX | Api::RESTORE_BREAKPOINT_EX | Api::GET_CONTEXT_EX | Api::SET_CONTEXT_EX => {
+            &[0x10..0x18]
+        }
         Api::SEARCH_MEMORY | Api::SET_BUS_DATA => &[0x10..0x24],
         Api::FILL_MEMORY => &[0x10..0x20],
         Api::WRITE_CUSTOM_BREAKPOINT => &[0x10..0x20, 0x24..0x26],
@@ -172,17 +177,13 @@ proptest! {
 fn the_answer_to_another_request_is_none() {
     let reply = Reply::success(ReplyBody::None).encode(&Request::GetVersion.encode());
     let asked = Request::ReadVirtual { address: 0, count: 1 };
-    assert_eq!(
-        Reply::decode(&asked, &reply),
-        Err(DecodeError::OtherApi { asked: 0x3130, answered: 0x3146 })
-    );
+    assert_eq!(Reply::decode(&asked, &reply), Err(DecodeError::OtherApi { asked: 0x3130, answered: 0x3146 }));
 }
 
 /// Spec 71 section 5, column R.
 #[test]
 fn what_has_no_reply() {
-    let silent: Vec<u32> =
-        (0x3130..=0x3160).filter(|api| Api(*api).answer() == Answer::Nothing).collect();
+    let silent: Vec<u32> = (0x3130..=0x3160).filter(|api| Api(*api).answer() == Answer::Nothing).collect();
     assert_eq!(silent, [0x3136, 0x313B, 0x313C, 0x3140, 0x3141, 0x3142, 0x3149, 0x315A]);
     assert_eq!(Api(0x3150).answer(), Answer::StateChange);
     assert_eq!(Api(0x9999).answer(), Answer::Reply);

@@ -8,32 +8,28 @@ use kd_api::{
 };
 
 fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> =
-        text.bytes().filter_map(|b| char::from(b).to_digit(16)).map(|d| d as u8).collect();
+    let digits: Vec<u8> = text.bytes().filter_map(|b| char::from(b).to_digit(16)).map(|d| d as u8).collect();
     digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
 /// As Microsoft's DbgEng 10.0.15063 sent it: the envelope is not cleared, and a target must not mind.
 #[test]
 fn a_read_of_dbgeng() {
-    let bytes = hex(
-        "30310000 3e00 0000 0d010000 00000000 1049002103f8ffff 05010000 00000000 0d01000000000000
-         00000a0100000000 889d027001000000",
-    );
+    let bytes =
+        hex("30310000 3e00 0000 0d010000 00000000 1049002103f8ffff 05010000 00000000 0d01000000000000
+         00000a0100000000 889d027001000000");
     assert_eq!(bytes.len(), 0x38);
     let request = Request::decode(&bytes).unwrap();
     assert_eq!(request, Request::ReadVirtual { address: 0xffff_f803_2100_4910, count: 0x105 });
-    let clean = hex(
-        "30310000 0000 0000 00000000 00000000 1049002103f8ffff 05010000 00000000 0000000000000000
-         0000000000000000 0000000000000000",
-    );
+    let clean =
+        hex("30310000 0000 0000 00000000 00000000 1049002103f8ffff 05010000 00000000 0000000000000000
+         0000000000000000 0000000000000000");
     assert_eq!(request.encode(), clean);
     // The reply echoes the envelope, garbage and all.
     let reply = Reply::success(ReplyBody::Data(vec![0x31, 0x39])).encode(&bytes);
-    let expected = hex(
-        "30310000 3e00 0000 00000000 00000000 1049002103f8ffff 05010000 02000000 0d01000000000000
-         00000a0100000000 889d027001000000 3139",
-    );
+    let expected =
+        hex("30310000 3e00 0000 00000000 00000000 1049002103f8ffff 05010000 02000000 0d01000000000000
+         00000a0100000000 889d027001000000 3139");
     assert_eq!(reply, expected);
     assert_eq!(Reply::decode(&request, &reply), Ok(Reply::success(ReplyBody::Data(vec![0x31, 0x39]))));
 }
@@ -49,7 +45,8 @@ fn a_version_of_a_boot_debugger() {
     bytes[0x20..0x28].copy_from_slice(&0xffff_f803_2100_0000u64.to_le_bytes());
     bytes[0x28..0x30].copy_from_slice(&0xffff_f803_2100_4000u64.to_le_bytes());
     bytes[0x30..0x38].copy_from_slice(&0xffff_a580_0000_1e30u64.to_le_bytes());
-    let Reply { body: ReplyBody::Version(version), .. } = Reply::decode(&Request::GetVersion, &bytes).unwrap()
+    let Reply { body: ReplyBody::Version(version), .. } =
+        Reply::decode(&Request::GetVersion, &bytes).unwrap()
     else {
         panic!("no version")
     };
@@ -64,10 +61,9 @@ fn a_version_of_a_boot_debugger() {
 #[test]
 fn a_step() {
     let request = Request::Continue2(Continue2::new(0x0001_0001, true, 0x400));
-    let bytes = hex(
-        "3c310000 0000 0000 00000000 00000000 01000100 01000000 0004000000000000 0100000000000000
-         0000000000000000 0000000000000000",
-    );
+    let bytes =
+        hex("3c310000 0000 0000 00000000 00000000 01000100 01000000 0004000000000000 0100000000000000
+         0000000000000000 0000000000000000");
     assert_eq!(request.encode(), bytes);
     assert_eq!(Request::decode(&bytes), Ok(request));
 }
@@ -95,10 +91,9 @@ fn no_such_file() {
 /// The simulator's first stop, as DbgEng took it, with every field at its own place.
 #[test]
 fn a_stop() {
-    let mut bytes = hex(
-        "30300000 0600 0100 02000000 00000000 9015000080a5ffff 0000004003f8ffff 03000080 00000000
-         0000000000000000 0000004003f8ffff 02000000 00000000 0800000000000000 1122334455667788",
-    );
+    let mut bytes =
+        hex("30300000 0600 0100 02000000 00000000 9015000080a5ffff 0000004003f8ffff 03000080 00000000
+         0000000000000000 0000004003f8ffff 02000000 00000000 0800000000000000 1122334455667788");
     bytes.resize(0xB8, 0);
     bytes.extend(hex("01000000 00000000 f00fffff00000000 0004000000000000 46020000 0300 0300 9048c7"));
     bytes.resize(0xE8, 0);

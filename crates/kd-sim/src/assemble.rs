@@ -97,9 +97,7 @@ fn processor(
     without_gdt: bool,
 ) -> Result<Processor, ScenarioError> {
     let layout = &forge.layout;
-    let quad = |at: u64| {
-        forge.read(at, 8).try_into().map_or(0, u64::from_le_bytes)
-    };
+    let quad = |at: u64| forge.read(at, 8).try_into().map_or(0, u64::from_le_bytes);
     let prcb = quad(forge.symbol("KiProcessorBlock") + 8 * number);
     let record = forge.read(prcb + u64::from(layout.prcb_special_registers), SpecialRegisters::LENGTH);
     let mut special = SpecialRegisters::decode(&record).unwrap_or_default();

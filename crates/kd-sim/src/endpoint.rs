@@ -73,8 +73,10 @@ impl Simulator {
             link: TargetOptions { repeat: Duration::from_millis(scenario.repeat_ms.max(1)) },
             refused: scenario.refused.iter().map(|api| Api(api.0 as u32)).collect(),
         };
-        let shared =
-            Arc::new(Mutex::new(Shared { server: Server::new(machine, options), recorder: Recorder::default() }));
+        let shared = Arc::new(Mutex::new(Shared {
+            server: Server::new(machine, options),
+            recorder: Recorder::default(),
+        }));
         let end = Arc::new(AtomicBool::new(false));
         let listener = Listener::bind(listen)?;
         let (endpoint, connection) = listener.names()?;

@@ -374,7 +374,9 @@ impl KdBackend for Machine {
         let written = some(self.space().write(address, data))?;
         for (at, original) in self.breakpoints.values_mut() {
             let offset = at.wrapping_sub(address);
-            if let Some(&byte) = usize::try_from(offset).ok().filter(|o| *o < written).and_then(|o| data.get(o)) {
+            if let Some(&byte) =
+                usize::try_from(offset).ok().filter(|o| *o < written).and_then(|o| data.get(o))
+            {
                 *original = byte;
                 self.memory.lock().unwrap_or_else(PoisonError::into_inner).write(*at, &[0xCC]);
             }
@@ -482,13 +484,7 @@ impl KdBackend for Machine {
         at.map(|at| start.wrapping_add(at as u64)).ok_or(Refusal(status::NO_MORE_ENTRIES))
     }
 
-    fn fill(
-        &mut self,
-        space: FillSpace,
-        address: u64,
-        length: u32,
-        pattern: &[u8],
-    ) -> Result<u32, Refusal> {
+    fn fill(&mut self, space: FillSpace, address: u64, length: u32, pattern: &[u8]) -> Result<u32, Refusal> {
         let length = u64::from(length).min(MOST_TOUCHED) as usize;
         let data: Vec<u8> = pattern.iter().copied().cycle().take(length).collect();
         let filled = match space {

@@ -95,7 +95,12 @@ impl Processor {
         let readable = memory.lock().unwrap_or_else(PoisonError::into_inner).read(at, &mut first) == 1;
         if !readable {
             let parameters = [8, at];
-            return Stepped::Stopped(Exceptional { code: ACCESS_VIOLATION, address: at, parameters, count: 2 });
+            return Stepped::Stopped(Exceptional {
+                code: ACCESS_VIOLATION,
+                address: at,
+                parameters,
+                count: 2,
+            });
         }
         if first == [0xCC] {
             return Stepped::Stopped(Exceptional::plain(status::BREAKPOINT, at));

@@ -189,8 +189,11 @@ impl Default for Scenario {
             without_gdt: false,
             without_debugger_data: false,
             shows_breakpoints: false,
-            msrs: [("0xc0000080".to_owned(), Hex(0xd01)), ("0xc0000082".to_owned(), Hex(Self::KERNEL_BASE + 0x1000))]
-                .into(),
+            msrs: [
+                ("0xc0000080".to_owned(), Hex(0xd01)),
+                ("0xc0000082".to_owned(), Hex(Self::KERNEL_BASE + 0x1000)),
+            ]
+            .into(),
             ports: [("0x80".to_owned(), Hex(0x5a))].into(),
             faults: Vec::new(),
             repeat_ms: 1_000,

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kd_api::{
-    Answer, Api, DebugIo, FileReply, MAX_VARIABLE, Reply, ReplyBody, Request, StateChange, status,
-};
+use kd_api::{Answer, Api, DebugIo, FileReply, MAX_VARIABLE, Reply, ReplyBody, Request, StateChange, status};
 use kd_wire::{BREAK_IN, PacketType, Retry, TargetEvent, TargetLink, TargetOptions};
 
 use crate::backend::{KdBackend, Refusal, Resume, TargetMessage};
@@ -356,10 +354,7 @@ fn written(count: usize) -> Result<ReplyBody, Refusal> {
     Ok(ReplyBody::Written(u32::try_from(count).unwrap_or(u32::MAX)))
 }
 
-fn read(
-    count: u32,
-    read: impl FnOnce(&mut [u8]) -> Result<usize, Refusal>,
-) -> Result<ReplyBody, Refusal> {
+fn read(count: u32, read: impl FnOnce(&mut [u8]) -> Result<usize, Refusal>) -> Result<ReplyBody, Refusal> {
     let mut buffer = vec![0; count.min(MOST_BYTES) as usize];
     let got = read(&mut buffer)?;
     buffer.truncate(got);

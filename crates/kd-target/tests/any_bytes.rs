@@ -100,7 +100,10 @@ fn server() -> Server<Tiny> {
     let mut server = Server::new(Tiny::default(), Options::default());
     server.receive(&encode_control(PacketType::RESET, 0), NOW);
     let first = out(&mut server);
-    assert!(matches!(first[..], [Frame::Control { .. }, Frame::Data { kind: PacketType::STATE_CHANGE64, .. }]));
+    assert!(matches!(
+        first[..],
+        [Frame::Control { .. }, Frame::Data { kind: PacketType::STATE_CHANGE64, .. }]
+    ));
     server.receive(&encode_control(PacketType::ACKNOWLEDGE, 0x8080_0000), NOW);
     server
 }

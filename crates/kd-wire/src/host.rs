@@ -107,7 +107,12 @@ struct Outstanding {
 #[derive(Debug)]
 enum State {
     /// RESETs are out.
-    Resetting { sent: u32, answered: u32, due: Option<Duration>, round: u32 },
+    Resetting {
+        sent: u32,
+        answered: u32,
+        due: Option<Duration>,
+        round: u32,
+    },
     Ready,
 }
 

@@ -157,8 +157,7 @@ impl Debugger {
             client.AttachKernelWide(DEBUG_ATTACH_KERNEL_CONNECTION, &connection).unwrap();
         }
         std::mem::forget(connection);
-        let mut debugger =
-            Self { simulator, control, symbols, output, _client: client, said: String::new() };
+        let mut debugger = Self { simulator, control, symbols, output, _client: client, said: String::new() };
         if let Some(delay) = interrupt {
             debugger.interrupt_after(delay);
         }
@@ -195,8 +194,7 @@ impl Debugger {
         println!("\n> {command}");
         self.take();
         // SAFETY: the string outlives the call. What the command answers is in its output.
-        let _ =
-            unsafe { self.control.ExecuteWide(DEBUG_OUTCTL_THIS_CLIENT, &HSTRING::from(command), 0) };
+        let _ = unsafe { self.control.ExecuteWide(DEBUG_OUTCTL_THIS_CLIENT, &HSTRING::from(command), 0) };
         // SAFETY: no arguments.
         let status = unsafe { self.control.GetExecutionStatus() }.unwrap();
         if status != DEBUG_STATUS_BREAK && status != DEBUG_STATUS_NO_DEBUGGEE {

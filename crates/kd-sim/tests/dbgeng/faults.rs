@@ -13,7 +13,8 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 fn attached(what: Fault) -> (Debugger, Vec<FrameRecord>) {
-    let scenario = Scenario { faults: vec![Injected { at: 5, what }], repeat_ms: 5_000, ..Scenario::default() };
+    let scenario =
+        Scenario { faults: vec![Injected { at: 5, what }], repeat_ms: 5_000, ..Scenario::default() };
     let debugger = Debugger::attach(&scenario);
     has(&debugger.said, "Break instruction exception");
     has(&debugger.run("r rip"), &format!("rip={:016x}", Scenario::CODE));

@@ -1,7 +1,7 @@
 //! Registers, memory, disassembly, symbols.
 
 use kd_api::{Api, Context};
-use kd_sim::{Hex, Scenario};
+use kd_sim::{Direction, Hex, Scenario};
 
 use crate::debugger::{Case, Debugger, address, has};
 
@@ -124,5 +124,8 @@ fn processors() {
     has(&debugger.run("r rbx"), "rbx=000000000000feed");
     debugger.run("~0s");
     has(&debugger.run("r rbx"), "rbx=0000000000003333");
-    assert!(debugger.asked(Api::SWITCH_PROCESSOR.0) >= 2 || debugger.asked(Api::GET_CONTEXT_EX.0) >= 2);
+    assert_eq!(debugger.asked(Api::SWITCH_PROCESSOR.0), 2);
+    let frames = debugger.report().frames;
+    let replies = frames.iter().filter(|f| f.dir == Direction::FromTarget);
+    assert_eq!(replies.filter(|f| f.api == Some(Api::SWITCH_PROCESSOR.0)).count(), 0);
 }

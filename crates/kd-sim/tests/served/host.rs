@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use kd_api::{Api, Continue2, DebugIo, FileReply, Reply, ReplyBody, Request, StateChange, StopReason, status};
+use kd_api::{
+    Api, Continue2, DebugIo, FileReply, Reply, ReplyBody, Request, StateChange, StopReason, status,
+};
 use kd_sim::{Listen, Scenario, Simulator};
 use kd_wire::{Expect, HostEvent, HostLink, HostOptions, PacketType};
 
@@ -68,7 +70,13 @@ impl Host {
             (other, _) => panic!("{other}"),
         };
         let options = HostOptions { timeout: Duration::from_millis(400), ..HostOptions::default() };
-        let mut host = Self { link: HostLink::new(options), line, began: Instant::now(), events: VecDeque::new(), told: Vec::new() };
+        let mut host = Self {
+            link: HostLink::new(options),
+            line,
+            began: Instant::now(),
+            events: VecDeque::new(),
+            told: Vec::new(),
+        };
         host.link.reset(host.began.elapsed());
         host
     }

@@ -194,7 +194,8 @@ fn what_is_no_instruction_and_what_is_no_memory() {
 
 #[test]
 fn every_fault_is_lived_through() {
-    for what in [Fault::Drop, Fault::Corrupt, Fault::Duplicate, Fault::Split, Fault::Garbage, Fault::WrongId] {
+    for what in [Fault::Drop, Fault::Corrupt, Fault::Duplicate, Fault::Split, Fault::Garbage, Fault::WrongId]
+    {
         for at in [1, 2, 3] {
             let scenario =
                 Scenario { faults: vec![Injected { at, what }], repeat_ms: 100, ..Scenario::default() };
