@@ -39,6 +39,7 @@ pub use listing::{
     EdgeKind, EntrySource, ExternalEdge, Listing, NoTables, Resolution, ResolvedTable, TableResolver,
 };
 pub use mitigations::{Mitigations, mitigations};
+pub use no_return::may_return;
 pub use reach::{Hop, HopKind, Reached, Search, reach};
 pub use references::{
     DataPointer, ImageIndex, ImportSite, ImportUse, PrivilegedSite, Reference, XrefKind, data_pointers,

@@ -36,6 +36,13 @@ fn named(name: &str) -> bool {
     NAMES.iter().any(|known| *known == name || known.trim_start_matches('_') == bare)
 }
 
+/// Whether some path from `entry` may come to a return: false where every path ends in a call that
+/// does not come back, a trap or a loop.
+#[must_use]
+pub fn may_return(image: &CodeImage<'_>, entry: u64) -> bool {
+    function_returns(image, entry, 0)
+}
+
 /// Whether control never comes back from this call.
 pub(crate) fn never_returns(image: &CodeImage<'_>, call: &Decoded) -> bool {
     match call.transfer.target() {

@@ -209,8 +209,11 @@ fn at(image: &CodeImage<'_>, address: u64, found: ControlEntries) -> Result<Cont
 /// No routine of the driver gets control codes.
 fn nothing(image: &CodeImage<'_>, note: &mut Option<String>) -> IoctlMap {
     let entry = image.base.wrapping_add(u64::from(image.pe.entry_point));
-    let complete = note.is_none();
-    if complete {
+    let never = !code_flow::may_return(image, entry);
+    let complete = never || note.is_none();
+    if never {
+        *note = Some("DriverEntry never returns: the driver gets no request".to_owned());
+    } else if complete {
         *note = Some("DriverEntry installs no routine for control codes".to_owned());
     }
     IoctlMap::without_routine(analysis_ioctl::map::location(image, entry), complete)
