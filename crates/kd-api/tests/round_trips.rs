@@ -79,27 +79,27 @@ fn request() -> impl Strategy<Value = Request> {
     ]
 }
 
-/// The fields of the union that an API's request defines.
-fn defined(api: Api) -> &'static [std::ops::Range<usize>] {
+/// Begin and end of the union's fields that an API's request defines.
+fn defined(api: Api) -> &'static [(usize, usize)] {
     match api {
         Api::READ_VIRTUAL
         | Api::WRITE_VIRTUAL
         | Api::READ_CONTROL_SPACE
         | Api::WRITE_CONTROL_SPACE
         | Api::READ_IO
-        | Api::SET_INTERNAL_BREAKPOINT => &[0x10..0x1C],
-        Api::WRITE_IO | Api::READ_PHYSICAL | Api::WRITE_PHYSICAL => &[0x10..0x20],
-        Api::WRITE_BREAKPOINT | Api::QUERY_MEMORY => &[0x10..0x18],
-        Api::RESTORE_BREAKPOINT | Api::CONTINUE | Api::CAUSE_BUGCHECK => &[0x10..0x14],
-        Api::WRITE_MSR => &[0x10..0x1C],
-        Api::CONTINUE2 => &[0x10..0x30],
-        Api::WRITE_IO_EXTENDED => &[0x10..0x2C],
+        | Api::SET_INTERNAL_BREAKPOINT => &[(0x10, 0x1C)],
+        Api::WRITE_IO | Api::READ_PHYSICAL | Api::WRITE_PHYSICAL => &[(0x10, 0x20)],
+        Api::WRITE_BREAKPOINT | Api::QUERY_MEMORY => &[(0x10, 0x18)],
+        Api::RESTORE_BREAKPOINT | Api::CONTINUE | Api::CAUSE_BUGCHECK => &[(0x10, 0x14)],
+        Api::WRITE_MSR => &[(0x10, 0x1C)],
+        Api::CONTINUE2 => &[(0x10, 0x30)],
+        Api::WRITE_IO_EXTENDED => &[(0x10, 0x2C)],
         Api::WRITE_BREAKPOINT_EX | Api::RESTORE_BREAKPOINT_EX | Api::GET_CONTEXT_EX | Api::SET_CONTEXT_EX => {
-            &[0x10..0x18]
+            &[(0x10, 0x18)]
         }
-        Api::SEARCH_MEMORY | Api::SET_BUS_DATA => &[0x10..0x24],
-        Api::FILL_MEMORY => &[0x10..0x20],
-        Api::WRITE_CUSTOM_BREAKPOINT => &[0x10..0x20, 0x24..0x26],
+        Api::SEARCH_MEMORY | Api::SET_BUS_DATA => &[(0x10, 0x24)],
+        Api::FILL_MEMORY => &[(0x10, 0x20)],
+        Api::WRITE_CUSTOM_BREAKPOINT => &[(0x10, 0x20), (0x24, 0x26)],
         _ => &[],
     }
 }
@@ -130,7 +130,7 @@ proptest! {
         let mut sent = request.encode();
         for (at, byte) in garbage.into_iter().enumerate().skip(4) {
             let processor = (6..8).contains(&at) && has_processor(api);
-            if !processor && !defined(api).iter().any(|range| range.contains(&at)) {
+            if !processor && !defined(api).iter().any(|(begin, end)| (*begin..*end).contains(&at)) {
                 sent[at] = byte;
             }
         }
