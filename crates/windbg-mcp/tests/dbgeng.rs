@@ -141,6 +141,47 @@ fn a_packed_dump_is_unpacked_for_dbgeng_and_removed_with_its_session() {
     client.ok("end_session", json!({ "session_id": id(&opened) }));
 }
 
+/// The copy that a killed worker left goes when the next one unpacks; what is young may be on its way to
+/// an engine, what has another name is somebody else's.
+#[test]
+fn an_unpacked_dump_that_was_left_behind_goes_when_the_next_is_unpacked() {
+    let Some(lab) = lab() else { return };
+    let users = lab.prefix.join("drive_c/users");
+    let user = std::fs::read_dir(&users).unwrap().flatten().map(|entry| entry.path());
+    let places = user.flat_map(|home| [home.join("Temp"), home.join("AppData/Local/Temp")]);
+    let temp = places.into_iter().find(|place| place.is_dir()).expect("the prefix has a folder for such files");
+    let own = std::process::id();
+    let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+    let left = |name: String, old: bool| {
+        let path = temp.join(name);
+        let file = std::fs::File::create(&path).unwrap();
+        if old {
+            file.set_modified(hour_ago).unwrap();
+        }
+        path
+    };
+    let stale = left(format!("windbg-mcp-{own}.dmp"), true);
+    let kept = [
+        left(format!("windbg-mcp-{own}0.dmp"), false),
+        left(format!("windbg-mcp-{own}x.dmp"), true),
+        left(format!("mine-{own}.dmp"), true),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let packed = folder.path().join("crash.dmp.xz");
+    let mut encoder = liblzma::write::XzEncoder::new(std::fs::File::create(&packed).unwrap(), 1);
+    std::io::Write::write_all(&mut encoder, &std::fs::read(fixture("crash.dmp")).unwrap()).unwrap();
+    encoder.finish().unwrap();
+    let mut client = server(&lab, &[]);
+    let opened = open(&mut client, &packed, "dbgeng");
+    assert_eq!(opened["summary"]["dump"]["container"], "xz", "{opened}");
+    let (gone, there) = (!stale.exists(), kept.each_ref().map(|path| path.exists()));
+    for path in kept.iter().chain([&stale]) {
+        let _ = std::fs::remove_file(path);
+    }
+    assert!(gone, "{} is still there", stale.display());
+    assert_eq!(there, [true; 3], "{kept:?}");
+}
+
 fn find(folder: &Path, name: &str) -> PathBuf {
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {

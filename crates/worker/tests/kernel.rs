@@ -15,6 +15,7 @@ use supervisor::Config;
 use tools::live_opening::KernelRequest;
 use tools::sessions::InterruptOutcome;
 use tools::{Category, EngineChoice, OpenRequest, ToolError};
+use transcript::{Recorder, Settings, Start};
 
 const PIPE: &str = r"com:pipe,port=\\.\pipe\kd";
 
@@ -362,4 +363,46 @@ async fn a_cancelled_opener_can_be_joined() {
     let session = bench.attach(PIPE).await.unwrap();
     assert_eq!(bench.rows().await.len(), 1);
     assert!(bench.client.sessions().end(Some(&session)).await.unwrap().released);
+}
+
+/// A key is handed in once and is nowhere afterwards: answers, status, log, transcript, refusals.
+#[tokio::test]
+async fn a_key_is_shown_nowhere() {
+    const KEY: &str = "k1zq.k2zq.k3zq.k4zq";
+    let folder = tempfile::tempdir().unwrap();
+    let start = Start { version: "0".into(), engines: vec![], surface: "all".into() };
+    let recorder = Recorder::open(Settings::at(folder.path().join("t.jsonl")), start).unwrap();
+    let transcript = Some(std::sync::Arc::new(recorder));
+    let bench = bench(&json!({ "load": [{ "fail": "it ran on" }] }), Config { transcript, ..config() });
+    let surface = tools::Surface::all();
+    let mut seen = String::new();
+    let mut unresolved = String::new();
+    for connection in [
+        format!("net:port=50000,key={KEY},target=vm"),
+        format!("NET:KEY={KEY},port=50000"),
+        format!("net:port=50000,{KEY}"),
+        format!("net:port=50000,key={KEY}x.y"),
+        format!("bogus:key={KEY}"),
+        format!("net:port=50000, key={KEY}"),
+    ] {
+        let args = json!({ "connection": connection }).as_object().cloned();
+        let cancel = tokio_util::sync::CancellationToken::new();
+        let answer = bench.client.call("attach_kernel", args, &surface, None, cancel).await.unwrap();
+        assert!(answer.is_error);
+        let structured = answer.structured.unwrap();
+        if let Some(session) = structured["error"]["session_id"].as_str() {
+            session.clone_into(&mut unresolved);
+        }
+        seen.push_str(&format!("{} {structured}\n", answer.text));
+    }
+    let row = bench.row(&unresolved).await;
+    assert_eq!(row.target, "net:port=50000,key=***,target=vm");
+    seen.push_str(&format!("{row:?} {}", bench.log(&unresolved).await));
+    let written = std::fs::read_to_string(folder.path().join("t.jsonl")).unwrap();
+    assert!(written.contains("attach_kernel") && written.contains("key=***"), "{written}");
+    seen.push_str(&written);
+    for group in KEY.split('.') {
+        assert!(!seen.contains(group), "{seen}");
+    }
+    bench.clean_up(&unresolved).await;
 }
