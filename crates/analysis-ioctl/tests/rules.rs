@@ -212,3 +212,82 @@ fn a_slot_handed_to_a_call_is_the_callees() {
         assert_eq!(codes(&map), wanted, "{handed}: {map:?}");
     }
 }
+
+/// 3.3: once the code is known, what else is compared is no code of somebody's.
+#[test]
+fn a_field_compared_after_the_decision_is_no_code() {
+    let map = map(|asm, [a, _], default| {
+        asm.immediate(7, 1, 0x22_2003);
+        asm.jcc(5, default);
+        asm.bytes(&[0x4d, 0x8b, 0x1b]); // mov r11, [r11]
+        asm.bytes(&[0x41, 0x81, 0x7b, 0x18, 0x07, 0x20, 0x22, 0]); // cmp dword [r11+18h], 222007h
+        asm.jcc(4, a);
+        asm.jmp(default);
+    });
+    assert_eq!((codes(&map), map.unproved_count), (set([0x22_2003]), 0), "{map:?}");
+}
+
+/// 3.4: a range is a list of cases up to 64 codes, a pattern beyond.
+#[test]
+fn short_ranges_are_cases_and_long_ones_are_not() {
+    for (count, listed) in [(64, 64), (200, 0)] {
+        let map = map(|asm, [a, _], default| {
+            asm.immediate(5, 1, 0x22_2000);
+            asm.immediate(7, 1, count);
+            asm.jcc(2, a);
+            asm.jmp(default);
+        });
+        assert_eq!(map.code_count, listed, "{count}: {map:?}");
+        assert!(listed > 0 || !map.patterns.is_empty(), "{count}: {map:?}");
+    }
+}
+
+/// 3.4: the default is where most of all codes go; four equal quarters have none.
+#[test]
+fn a_quarter_of_all_codes_is_no_default() {
+    let map = map(|asm, [a, b], _| {
+        let (third, fourth) = (asm.label(), asm.label());
+        asm.immediate(7, 1, 0x4000_0000);
+        asm.jcc(2, a);
+        asm.immediate(7, 1, 0x8000_0000);
+        asm.jcc(2, b);
+        asm.immediate(7, 1, 0xc000_0000);
+        asm.jcc(2, third);
+        asm.jmp(fourth);
+        for (leaf, status) in [(third, 0xc000_000d), (fourth, 0xc000_0022)] {
+            asm.bind(leaf);
+            asm.mov_immediate(0, status);
+            asm.bytes(&[0xc3]);
+        }
+    });
+    assert!(map.default.is_none(), "{map:?}");
+}
+
+// movsxd r11, [r8+rcx*4]; add r11, r8; jmp r11
+const RELATIVE: [u8; 10] = [0x4d, 0x63, 0x1c, 0x88, 0x4d, 0x01, 0xc3, 0x41, 0xff, 0xe3];
+
+/// 3.5: a slot that leads into the middle of an instruction, and one behind the end of the image,
+/// each refuse the whole table.
+#[test]
+fn one_bad_slot_refuses_the_table() {
+    for (count, inside) in [(3, false), (3, true), (1100, false)] {
+        let map = map(|asm, [a, b], default| {
+            let (table, middle) = (asm.label(), asm.label());
+            asm.immediate(5, 1, 0x22_2000);
+            asm.bytes(&[0xb8]); // mov eax, 0c3909090h: nop, nop, nop, ret from its second byte on
+            asm.bind(middle);
+            asm.bytes(&[0x90, 0x90, 0x90, 0xc3]);
+            asm.immediate(7, 1, count - 1);
+            asm.jcc(7, default);
+            asm.lea(8, table);
+            asm.bytes(&RELATIVE);
+            asm.bind(table);
+            for leaf in [a, if inside { middle } else { b }, a] {
+                asm.entry(leaf, table);
+            }
+        });
+        let good = count == 3 && !inside;
+        let wanted = if good { set([0x22_2000, 0x22_2001, 0x22_2002]) } else { set([]) };
+        assert_eq!((codes(&map), map.unresolved.is_empty()), (wanted, good), "{count} {inside}: {map:?}");
+    }
+}
