@@ -67,7 +67,7 @@ pub(crate) fn machine(scenario: &Scenario) -> Result<Machine, ScenarioError> {
 
 /// An address of the kernel half, of a whole page.
 fn kernel_address(base: u64) -> Result<u64, ScenarioError> {
-    if base >= 0xffff_8000_0000_0000 && base < 0xffff_ffff_ff00_0000 && base & 0xfff == 0 {
+    if (0xffff_8000_0000_0000..0xffff_ffff_ff00_0000).contains(&base) && base & 0xfff == 0 {
         Ok(base)
     } else {
         Err(ScenarioError::Base(base))

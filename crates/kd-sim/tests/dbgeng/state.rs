@@ -2,6 +2,7 @@
 
 use kd_api::{Api, Context};
 use kd_sim::{Direction, Hex, Scenario};
+use kd_target::KdBackend as _;
 
 use crate::debugger::{Case, Debugger, address, has};
 
@@ -108,11 +109,15 @@ fn machine() {
     debugger.run("wrmsr c0000080 d03");
     has(&debugger.run("rdmsr c0000080"), "00000000`00000d03");
     has(&debugger.run("ib 80"), "5a");
+    // The top table's entry of the code.
     let root = debugger.simulator.with_machine(|m| m.special_registers(0).unwrap().cr3) & !0xfff;
-    let text = debugger.run(&format!("!dq {root:x} l2"));
-    assert!(!text.is_empty());
-    debugger.run(&format!("dq /p {root:#x} l2"));
-    assert!(debugger.asked(Api::READ_PHYSICAL.0) > 0, "{text}");
+    let entry = root + 8 * (Scenario::CODE >> 39 & 511);
+    let mut bytes = [0; 8];
+    debugger.simulator.with_machine(|m| m.read_physical(entry, &mut bytes)).unwrap();
+    let value = u64::from_le_bytes(bytes);
+    assert_eq!(value & 1, 1);
+    has(&debugger.run(&format!("dq /p {entry:#x} l1")), &address(value));
+    assert!(debugger.asked(Api::READ_PHYSICAL.0) > 0);
 }
 
 fn processors() {
