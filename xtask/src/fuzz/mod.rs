@@ -9,6 +9,9 @@ use anyhow::{Context, Result, bail};
 use crate::prerequisite;
 use crate::process::{root, run};
 
+/// Bytes an input may have at least.
+const SHORTEST_BOUND: usize = 4096;
+
 /// Runs `wanted`, every target when there are none, each for `seconds`. Corpora grow in
 /// `fuzz/corpus`; what a target fails on stays in `fuzz/artifacts`.
 pub(crate) fn run_targets(wanted: &[String], seconds: u32, seeds_only: bool) -> Result<()> {
@@ -19,19 +22,20 @@ pub(crate) fn run_targets(wanted: &[String], seconds: u32, seeds_only: bool) -> 
     let chosen = if wanted.is_empty() { &known[..] } else { wanted };
     let corpus = |target: &str| root().join("fuzz/corpus").join(target);
     if seeds_only {
-        return chosen.iter().try_for_each(|target| seeds::write(target, &corpus(target)));
+        return chosen.iter().try_for_each(|target| seeds::write(target, &corpus(target)).map(drop));
     }
     prerequisite::cxx()?;
     let program = prerequisite::cargo_fuzz()?;
     let mut failed = Vec::new();
     for target in chosen {
         println!("\n== {target}");
-        seeds::write(target, &corpus(target))?;
+        // libFuzzer's own bound is the longest seed, which may be a short line.
+        let longest = seeds::write(target, &corpus(target))?.max(SHORTEST_BOUND);
         // The toolchain is stable: the sanitizer's coverage is a flag of the unstable ones, and the
         // runtimes of the sanitizers are not shipped for it.
         let outcome = run(Command::new(&program)
             .args(["run", "--sanitizer", "none", "--target-dir", "target/fuzz", target, "--"])
-            .arg(format!("-max_total_time={seconds}"))
+            .args([format!("-max_total_time={seconds}"), format!("-max_len={longest}")])
             .args(["-timeout=10", "-rss_limit_mb=1500", "-print_final_stats=1"])
             .env("RUSTC_BOOTSTRAP", "1")
             .current_dir(root()));

@@ -14,13 +14,15 @@ use crate::process::root;
 /// Bytes of a kernel dump that a target of the file format needs: header, map and the first pages.
 const FORMAT_PART: usize = 0x5000;
 
-/// Adds the seeds of `target` to `corpus`.
-pub(crate) fn write(target: &str, corpus: &Path) -> Result<()> {
+/// Adds the seeds of `target` to `corpus`. Answers how long the longest is.
+pub(crate) fn write(target: &str, corpus: &Path) -> Result<usize> {
     std::fs::create_dir_all(corpus)?;
+    let mut longest = 0;
     for (number, seed) in of(target)?.into_iter().enumerate() {
+        longest = longest.max(seed.len());
         std::fs::write(corpus.join(format!("seed-{number:03}")), seed)?;
     }
-    Ok(())
+    Ok(longest)
 }
 
 /// The seeds of `target`; none for one that is not known here.
@@ -28,6 +30,7 @@ pub(super) fn of(target: &str) -> Result<Vec<Vec<u8>>> {
     let mut seeds = match target {
         "pe" | "code_flow" | "ioctl_map" | "replay" => images()?,
         "pdb" => ending(&root().join("fixtures"), "pdb")?,
+        "image_symbols" => vec![std::fs::read(root().join("crates/symbols/tests/data/dwarf.exe"))?],
         "mdmp" => minidumps()?,
         "pagedu64" => kernel_dumps(FORMAT_PART, &DumpType::ALL)?,
         "triage" => kernel_dumps(usize::MAX, &[DumpType::Triage])?
@@ -45,8 +48,14 @@ pub(super) fn of(target: &str) -> Result<Vec<Vec<u8>>> {
             let kernel = dumpforge::image::stand_in_kernel(Machine::X64);
             vec![dumpforge::isf::isf(&kernel, &dumpforge::Layout::of(Machine::X64)).into_bytes()]
         }
-        "kernel_edits" => (0u8..6).map(|way| [3 * way, way, way, 0, 1, 0, 0].repeat(3)).collect(),
+        "kernel_edits" | "pdb_edits" => {
+            (0u8..8).map(|way| [3 * way, way, way, 0, 1, 0, 0].repeat(3)).collect()
+        }
         "tool_call" => tool_calls()?,
+        "kd_link" => vec![kd_packets()],
+        "kd_manipulate" | "kd_server" => (0x3130u32..0x3163).map(kd_request).collect(),
+        // The first stop, a printed line, the opening of a file.
+        "kd_payload" => [0x3030u32, 0x3230, 0x3430].into_iter().map(kd_request).collect(),
         "cab" => vec![cabinet(b"MDMP")],
         "transcript" => vec![std::fs::read(root().join("crates/transcript/tests/data/session.jsonl"))?],
         "instruction" | "emulate" => code()?,
@@ -259,4 +268,26 @@ fn tool_calls() -> Result<Vec<Vec<u8>>> {
         format!("{which} {tool} {}", row["good"]).into_bytes()
     };
     Ok(table.iter().map(|(tool, row)| line(tool, row)).collect())
+}
+
+/// A KD payload of this API number that names processor 0, an address and 16 bytes there.
+fn kd_request(number: u32) -> Vec<u8> {
+    let mut out = vec![0u8; 0x100];
+    out[..4].copy_from_slice(&number.to_le_bytes());
+    out[0x10..0x18].copy_from_slice(&0xffff_f803_2100_0000u64.to_le_bytes());
+    out[0x18..0x1c].copy_from_slice(&16u32.to_le_bytes());
+    out
+}
+
+/// A KD reset, and a request with its checksum (leader, type, bytes, id, sum; trailer).
+fn kd_packets() -> Vec<u8> {
+    let payload = kd_request(0x3146);
+    let mut out = b"iiii\x06\0\0\0\0\0\0\0\0\0\0\0".to_vec();
+    out.extend(b"0000\x02\0");
+    out.extend((payload.len() as u16).to_le_bytes());
+    out.extend(0x8080_0000u32.to_le_bytes());
+    out.extend(payload.iter().map(|byte| u32::from(*byte)).sum::<u32>().to_le_bytes());
+    out.extend(payload);
+    out.push(0xaa);
+    out
 }
