@@ -20,6 +20,8 @@ use crate::scenario::{Scenario, ScenarioError};
 /// How long a running machine waits for bytes between two slices, and a stopped one.
 const RUNNING: Duration = Duration::from_millis(1);
 const STOPPED: Duration = Duration::from_millis(20);
+/// How late a delayed packet is.
+const DELAY: Duration = Duration::from_millis(300);
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -280,6 +282,10 @@ impl Serving {
             for frame in out {
                 match self.faults.apply(frame) {
                     Written::Disconnect => return Ok(()),
+                    Written::Later(frame) => {
+                        std::thread::sleep(DELAY);
+                        stream.write_all(&frame)?;
+                    }
                     Written::Parts(parts) => {
                         for part in parts {
                             stream.write_all(&part)?;

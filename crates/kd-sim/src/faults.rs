@@ -23,6 +23,10 @@ pub enum Fault {
     Garbage,
     /// Its id is none.
     WrongId,
+    /// It comes 300 ms later, as does what is behind it.
+    Delay,
+    /// Neither it nor anything after it comes.
+    Stall,
     /// The connection ends instead.
     Disconnect,
 }
@@ -30,6 +34,7 @@ pub enum Fault {
 /// What to write instead of a frame.
 pub(crate) enum Written {
     Parts(Vec<Vec<u8>>),
+    Later(Vec<u8>),
     Disconnect,
 }
 
@@ -38,14 +43,18 @@ pub(crate) enum Written {
 pub(crate) struct Faults {
     faults: Vec<Injected>,
     packets: u32,
+    stalled: bool,
 }
 
 impl Faults {
     pub(crate) fn new(faults: Vec<Injected>) -> Self {
-        Self { faults, packets: 0 }
+        Self { faults, packets: 0, stalled: false }
     }
 
     pub(crate) fn apply(&mut self, frame: Vec<u8>) -> Written {
+        if self.stalled {
+            return Written::Parts(Vec::new());
+        }
         if frame.first() != Some(&0x30) {
             return Written::Parts(vec![frame]);
         }
@@ -67,6 +76,11 @@ impl Faults {
             Fault::Duplicate => vec![frame.clone(), frame],
             Fault::Split => frame.into_iter().map(|byte| vec![byte]).collect(),
             Fault::Garbage => vec![vec![0x00, 0x30, 0x31, 0x69, 0xff, 0x30, 0x30], frame],
+            Fault::Delay => return Written::Later(frame),
+            Fault::Stall => {
+                self.stalled = true;
+                Vec::new()
+            }
             Fault::Disconnect => return Written::Disconnect,
         })
     }

@@ -17,7 +17,8 @@ use crate::scenario::{Scenario, ScenarioError};
 
 /// Instructions of a processor between two looks at the link.
 const SLICE: u32 = 64;
-const MOST_BREAKPOINTS: usize = 32;
+/// Handles are 1 to this.
+const MOST_BREAKPOINTS: u32 = 32;
 /// The most memory that one search or fill touches.
 const MOST_TOUCHED: u64 = 16 << 20;
 
@@ -33,7 +34,6 @@ pub struct Machine {
     stop: Option<StopReason>,
     /// Handle to address and the byte that was there.
     breakpoints: BTreeMap<u32, (u64, u8)>,
-    next_handle: u32,
     shows_breakpoints: bool,
     events: VecDeque<Scripted>,
     continues: u32,
@@ -74,7 +74,6 @@ impl Machine {
             current: 0,
             stop: None,
             breakpoints: BTreeMap::new(),
-            next_handle: 1,
             shows_breakpoints: scenario.shows_breakpoints,
             events: scenario.events.iter().cloned().collect(),
             continues: 0,
@@ -430,14 +429,12 @@ impl KdBackend for Machine {
     }
 
     fn insert_breakpoint(&mut self, address: u64) -> Result<u32, Refusal> {
-        if self.breakpoints.len() >= MOST_BREAKPOINTS {
-            return Err(Refusal::default());
-        }
+        // A kernel's table: what is left behind is found by trying all handles.
+        let mut handles = 1..=MOST_BREAKPOINTS;
+        let handle = handles.find(|h| !self.breakpoints.contains_key(h)).ok_or_else(Refusal::default)?;
         let mut original = [0];
         some(self.space().read(address, &mut original))?;
         some(self.space().write(address, &[0xCC]))?;
-        let handle = self.next_handle;
-        self.next_handle = self.next_handle.checked_add(1).ok_or_else(Refusal::default)?;
         self.breakpoints.insert(handle, (address, original[0]));
         Ok(handle)
     }

@@ -1,14 +1,14 @@
 //! A debugger of few words.
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
 use kd_api::{
     Api, Continue2, DebugIo, FileReply, Reply, ReplyBody, Request, StateChange, StopReason, status,
 };
 use kd_sim::{Listen, Scenario, Simulator};
-use kd_wire::{Expect, HostEvent, HostLink, HostOptions, PacketType};
+use kd_wire::{Expect, Failure, HostEvent, HostLink, HostOptions, PacketType};
 
 const BOUND: Duration = Duration::from_secs(20);
 
@@ -172,6 +172,36 @@ impl Host {
             HostEvent::Failed(failure) => panic!("{failure}"),
             _ => None,
         })
+    }
+
+    /// Why a request is not answered; `None` when the line ended.
+    pub(crate) fn failure(&mut self, request: &Request) -> Option<Failure> {
+        let expect = Expect::Answer(PacketType::STATE_MANIPULATE);
+        self.ready();
+        let now = self.began.elapsed();
+        self.link.send(PacketType::STATE_MANIPULATE, &request.encode(), expect, now).unwrap();
+        let end = Instant::now() + BOUND;
+        while Instant::now() < end {
+            let mut buffer = [0; 4096];
+            while let Some(frame) = self.link.next_output() {
+                self.line.write_all(&frame).ok()?;
+            }
+            match self.line.read(&mut buffer) {
+                Ok(0) => return None,
+                Ok(read) => self.link.receive(&buffer[..read], self.began.elapsed()),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(_) => return None,
+            }
+            self.link.poll(self.began.elapsed());
+            while let Some(event) = self.link.next_event() {
+                match event {
+                    HostEvent::Failed(failure) => return Some(failure),
+                    HostEvent::Received { kind: PacketType::STATE_MANIPULATE, .. } => panic!("answered"),
+                    _ => {}
+                }
+            }
+        }
+        panic!("neither failed nor ended");
     }
 
     pub(crate) fn ask(&mut self, request: &Request) -> Reply {

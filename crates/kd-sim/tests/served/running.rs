@@ -209,6 +209,36 @@ fn every_fault_is_lived_through() {
 }
 
 #[test]
+fn a_line_that_ends_or_falls_silent() {
+    let faults = |what| Scenario { faults: vec![Injected { at: 2, what }], ..Scenario::default() };
+    let (_simulator, mut host, _) = attached(&faults(Fault::Stall));
+    assert_eq!(host.failure(&Request::GetVersion), Some(kd_wire::Failure::Unanswered));
+    let (simulator, mut host, _) = attached(&faults(Fault::Disconnect));
+    assert_eq!(host.failure(&Request::GetVersion), None);
+    // The machine waits for the next.
+    assert_eq!(Host::connect(&simulator).stop().program_counter, Scenario::CODE);
+}
+
+#[test]
+fn breakpoints_left_behind_are_found_by_their_handles() {
+    let (simulator, mut host, _) = attached(&Scenario::default());
+    for round in 0..40 {
+        let set = Request::WriteBreakpoint { address: Scenario::CODE + 0x20 };
+        let ReplyBody::Handle(handle) = host.ask(&set).body else { panic!("no handle") };
+        assert_eq!(handle, 1);
+        if round < 39 {
+            host.ask(&Request::RestoreBreakpoint { handle });
+        }
+    }
+    drop(host);
+    let mut second = Host::connect(&simulator);
+    second.stop();
+    let removed = (1..=32).filter(|&handle| second.ask(&Request::RestoreBreakpoint { handle }).succeeded());
+    assert_eq!(removed.count(), 1);
+    assert_eq!(simulator.with_machine(|m| m.read(Scenario::CODE + 0x20, 1)), [0x51]);
+}
+
+#[test]
 fn another_debugger_may_come() {
     let (simulator, host, _) = attached(&Scenario::default());
     drop(host);
