@@ -48,7 +48,8 @@ pub(crate) fn dt(run: &mut Run<'_>, arguments: &str) -> Result<()> {
         } else if let Some(option) =
             word.strip_prefix(['-', '/']).filter(|o| o.starts_with(char::is_alphabetic))
         {
-            match option.split_at(1) {
+            // A letter of another alphabet is none of ours.
+            match option.split_at_checked(1).unwrap_or((option, "")) {
                 ("r", "") => request.depth = DEPTH_LIMIT,
                 ("r", depth) => {
                     request.depth = depth.parse::<u32>().unwrap_or(DEPTH_LIMIT).min(DEPTH_LIMIT);

@@ -269,6 +269,14 @@ fn scope_is_kept_and_reset() {
     assert!(run(".cxr 2000").is_err(), "no context there");
 }
 
+#[test]
+fn an_option_in_another_alphabet_is_refused() {
+    for line in ["dt app!_NODE -ߠ", "dt /é app!_NODE", "dt -\u{10400}2 app!_NODE"] {
+        let error = Session::new().execute(&scene::user(), line, &Halt::unbounded()).unwrap_err();
+        assert!(error.to_string().contains("is not served"), "{line}: {error}");
+    }
+}
+
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(256))]
 
