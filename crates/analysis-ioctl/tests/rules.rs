@@ -291,3 +291,74 @@ fn one_bad_slot_refuses_the_table() {
         assert_eq!((codes(&map), map.unresolved.is_empty()), (wanted, good), "{count} {inside}: {map:?}");
     }
 }
+
+/// 3.6: a request handed on deeper than is followed is said, whatever was found above.
+#[test]
+fn a_request_handed_on_too_deep_is_said() {
+    for depth in [3, 6] {
+        let map = map(|asm, [a, b], default| {
+            let labels: Vec<_> = (0..depth).map(|_| asm.label()).collect();
+            asm.immediate(7, 1, 0x22_2003);
+            asm.jcc(4, a);
+            asm.jmp(labels[0]);
+            for pair in labels.windows(2) {
+                asm.bind(pair[0]);
+                asm.bytes(&[0x48, 0x83, 0xec, 0x28]); // sub rsp, 28h
+                asm.call(pair[1]);
+                asm.bytes(&[0x48, 0x83, 0xc4, 0x28, 0xc3]); // add rsp, 28h; ret
+            }
+            asm.bind(labels[depth - 1]);
+            asm.immediate(7, 1, 0x22_2007);
+            asm.jcc(4, b);
+            // Too long to be run in place.
+            for _ in 0..70 {
+                asm.bytes(&[0x41, 0xff, 0xc1]); // inc r9d
+            }
+            asm.jmp(default);
+        });
+        let deep = depth > 4;
+        let wanted = if deep { set([0x22_2003]) } else { set([0x22_2003, 0x22_2007]) };
+        assert_eq!((codes(&map), map.untracked.is_empty()), (wanted, !deep), "{depth}: {map:?}");
+        assert_eq!(map.complete, !deep, "{depth}");
+    }
+}
+
+/// 3.6: what a decided code is handed to is its handler, and is not looked into for more codes.
+#[test]
+fn a_handler_is_not_searched_for_codes() {
+    let map = map(|asm, [_, b], default| {
+        let handler = asm.label();
+        asm.immediate(7, 1, 0x22_2003);
+        asm.jcc(5, default);
+        asm.bytes(&[0x48, 0x83, 0xec, 0x28]);
+        asm.call(handler);
+        asm.bytes(&[0x48, 0x83, 0xc4, 0x28, 0xc3]);
+        asm.bind(handler);
+        asm.bytes(&[0x4c, 0x8b, 0x92, 0xb8, 0, 0, 0]); // mov r10, [rdx+0B8h]
+        asm.bytes(&[0x41, 0x81, 0x7a, 0x18, 0x03, 0x20, 0x22, 0]); // cmp dword [r10+18h], 222003h
+        asm.jcc(4, b);
+        for _ in 0..70 {
+            asm.bytes(&[0x41, 0xff, 0xc1]); // inc r9d
+        }
+        asm.bytes(&UNKNOWN_CALL);
+        asm.bytes(&[0xc3]);
+    });
+    assert_eq!(codes(&map), set([0x22_2003]), "{map:?}");
+    assert!(map.codes[0].sites.iter().all(|site| site.via.is_empty()), "{map:?}");
+    assert!(map.codes[0].handler.is_some(), "{map:?}");
+}
+
+/// 3.7: only an error refuses; a warning is an answer.
+#[test]
+fn a_warning_is_no_refusal() {
+    for (status, accepted) in [(0xc000_0022, false), (0x8000_0005, true), (0x4000_0000, true), (0x103, true)] {
+        let map = map(|asm, _, default| {
+            asm.immediate(7, 1, 0x22_2003);
+            asm.jcc(5, default);
+            asm.mov_immediate(0, status);
+            asm.bytes(&[0xc3]);
+        });
+        assert_eq!(map.codes[0].accepted, Some(accepted), "{status:#x}: {map:?}");
+        assert_eq!(map.codes[0].status.as_ref().unwrap().value.0, status);
+    }
+}

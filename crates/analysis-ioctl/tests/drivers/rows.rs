@@ -66,6 +66,14 @@ fn d12_codes_come_through_an_inner_routine() {
     }
 }
 
+/// D12: what is not followed is said.
+#[test]
+fn d12_calls_that_are_not_followed_are_said() {
+    let image = driver("x64-gcc-o0", "d12").unwrap();
+    let map = map(&image, &MapRequest { descend: false, ..first_request("x64-gcc-o0", "d12") });
+    assert!(codes(&map).is_empty() && !map.untracked.is_empty() && !map.complete, "{map:?}");
+}
+
 /// D15: nothing proves where the cached stack location comes from.
 #[test]
 fn d15_a_cached_stack_location_proves_nothing() {
