@@ -30,10 +30,7 @@ impl Drop for Reservation {
 ///
 /// # Errors
 /// [`Category::Capacity`] when another session holds it, or may.
-pub(crate) fn reserve(
-    shared: &Arc<Shared>,
-    request: &OpenRequest,
-) -> Result<Option<Reservation>, ToolError> {
+pub(crate) fn reserve(shared: &Arc<Shared>, request: &OpenRequest) -> Result<Option<Reservation>, ToolError> {
     let Some(connection) = request.connection() else { return Ok(None) };
     let endpoint = connection.endpoint();
     let mut taken = lock(&shared.endpoints.0);

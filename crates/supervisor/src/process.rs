@@ -137,12 +137,7 @@ pub(crate) async fn start_first<'a>(
 ///
 /// # Errors
 /// Why no worker could be started, in a sentence.
-async fn start(
-    shared: &Arc<Shared>,
-    id: &str,
-    image: &Image,
-    kept: bool,
-) -> Result<Worker, NotStarted> {
+async fn start(shared: &Arc<Shared>, id: &str, image: &Image, kept: bool) -> Result<Worker, NotStarted> {
     let failed = |why: String| NotStarted { why, no_engine: false };
     let ready = image.ready;
     let under_wine = image.under_wine;

@@ -156,7 +156,10 @@ impl Scope {
         });
         if session.controls_kernel {
             session.unresolve(&format!("{} gave no answer within {} s", self.tool, budget.as_secs()));
-            return session.recovery(&session.state());
+            // It may have been closed meanwhile.
+            if let Err(unresolved) = session.check_resolved() {
+                return unresolved;
+            }
         }
         let message = format!(
             "{tool} gave no answer within {seconds} s. It goes on in session {id} and was not cancelled. Make the \
