@@ -33,7 +33,7 @@ async fn told(bench: &Bench, engine: &str) -> Told {
         "image_path": fixtures });
     let opened = bench.ok("attach_kernel", asked).await;
     assert_eq!(opened["engine"], engine);
-    let modules = bench.ok("modules", json!({})).await;
+    let modules = bench.ok("modules", json!({ "refresh": true })).await;
     let registers = bench.ok("registers", json!({})).await;
     let code = bench.ok("disassemble", json!({ "address": format!("{CODE:#x}"), "count": 8 })).await;
     let memory = bench.ok("read_memory", json!({ "address": format!("{CODE:#x}"), "size": 64 })).await;
