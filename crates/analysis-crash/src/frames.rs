@@ -44,6 +44,8 @@ impl Walk {
 
 /// Fewer walked frames than this, with the end of the stack not reached, and stack words are looked at.
 const FEW: usize = 3;
+/// Guesses listed where not more than twice as many frames are asked for; else half of these.
+const GUESSES: usize = 16;
 
 /// Walks from `from`; where the walk was lost early, appends scanned frames, each marked as such.
 pub(crate) fn walk(target: &dyn Target, from: &Context, limit: usize, halt: &Halt) -> Walk {
@@ -72,6 +74,7 @@ pub(crate) fn walk(target: &dyn Target, from: &Context, limit: usize, halt: &Hal
 
 fn append_scan(target: &dyn Target, from: &Context, limit: usize, frames: &mut Vec<Frame>, halt: &Halt) {
     let highest = frames.last().map_or(0, |f| f.sp);
+    let limit = limit.min(frames.len().saturating_add(GUESSES.max(limit / 2)));
     // Twice as many as there is room for: words that repeat are left out.
     let Ok(found) = target.scan_stack(from, 2 * limit, halt) else { return };
     for mut frame in found {
