@@ -351,7 +351,8 @@ fn a_handler_is_not_searched_for_codes() {
 /// 3.7: only an error refuses; a warning is an answer.
 #[test]
 fn a_warning_is_no_refusal() {
-    for (status, accepted) in [(0xc000_0022, false), (0x8000_0005, true), (0x4000_0000, true), (0x103, true)] {
+    for (status, accepted) in [(0xc000_0022, false), (0x8000_0005, true), (0x4000_0000, true), (0x103, true)]
+    {
         let map = map(|asm, _, default| {
             asm.immediate(7, 1, 0x22_2003);
             asm.jcc(5, default);
@@ -361,4 +362,59 @@ fn a_warning_is_no_refusal() {
         assert_eq!(map.codes[0].accepted, Some(accepted), "{status:#x}: {map:?}");
         assert_eq!(map.codes[0].status.as_ref().unwrap().value.0, status);
     }
+}
+
+/// 3.7: refused is what every path refuses; the status counts at its own offset only, and one that is
+/// stored and not known tells nothing.
+#[test]
+fn a_refusal_is_on_every_path_and_in_the_status() {
+    let refused: &[u8] = &[0xb8, 0x22, 0, 0, 0xc0, 0xc3]; // mov eax, 0c0000022h; ret
+    let unknown: &[u8] = &[0x44, 0x89, 0xc8, 0xc3]; // mov eax, r9d; ret
+    let stored: &[u8] = &[0x44, 0x89, 0x4a, 0x30, 0x31, 0xc0, 0xc3]; // mov [rdx+30h], r9d; xor eax, eax; ret
+    let beside: &[u8] = &[0xc7, 0x42, 0x38, 0x22, 0, 0, 0xc0, 0x31, 0xc0, 0xc3]; // mov [rdx+38h], ...
+    let cases = [
+        (refused, refused, Some(false)),
+        (refused, unknown, None),
+        (stored, stored, None),
+        (beside, beside, Some(true)),
+    ];
+    for (one, other, accepted) in cases {
+        let map = map(|asm, _, default| {
+            let second = asm.label();
+            asm.immediate(7, 1, 0x22_2003);
+            asm.jcc(5, default);
+            asm.immediate(7, 11, 0);
+            asm.jcc(4, second);
+            asm.bytes(one);
+            asm.bind(second);
+            asm.bytes(other);
+        });
+        assert_eq!(map.codes[0].accepted, accepted, "{one:x?} {other:x?}: {map:?}");
+    }
+}
+
+/// 3.7: lengths are those of all accepted paths; a check whose other side is accepted too proves nothing.
+#[test]
+fn lengths_of_every_accepted_path() {
+    let compare = |length: u8| [0x41, 0x83, 0x7a, 0x10, length]; // cmp dword [r10+10h], length
+    let either = map(|asm, [a, _], default| {
+        asm.immediate(7, 1, 0x22_2003);
+        asm.jcc(5, default);
+        asm.bytes(&compare(16));
+        asm.jcc(4, a);
+        asm.bytes(&compare(32));
+        asm.jcc(4, a);
+        asm.jmp(default);
+    });
+    let range = either.codes[0].in_range.unwrap_or_else(|| panic!("{either:?}"));
+    assert_eq!((range.min, range.max, either.codes[0].in_size), (Some(16), Some(32), None));
+    let free = map(|asm, [a, b], default| {
+        asm.immediate(7, 1, 0x22_2003);
+        asm.jcc(5, default);
+        asm.bytes(&compare(16));
+        asm.jcc(4, a);
+        asm.jmp(b);
+    });
+    let row = &free.codes[0];
+    assert!(row.evidence.is_empty() && row.in_size.is_none() && row.in_range.is_none(), "{free:?}");
 }
