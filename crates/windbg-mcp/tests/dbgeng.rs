@@ -149,7 +149,8 @@ fn an_unpacked_dump_that_was_left_behind_goes_when_the_next_is_unpacked() {
     let users = lab.prefix.join("drive_c/users");
     let user = std::fs::read_dir(&users).unwrap().flatten().map(|entry| entry.path());
     let places = user.flat_map(|home| [home.join("Temp"), home.join("AppData/Local/Temp")]);
-    let temp = places.into_iter().find(|place| place.is_dir()).expect("the prefix has a folder for such files");
+    let temp =
+        places.into_iter().find(|place| place.is_dir()).expect("the prefix has a folder for such files");
     let own = std::process::id();
     let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
     let left = |name: String, old: bool| {

@@ -191,8 +191,7 @@ async fn a_parked_attach_is_said_to_wait_and_outlives_its_supervisor() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let connection = format!("com:ipport={},port=127.0.0.1", listener.local_addr().unwrap().port());
     let second = bench.same_client();
-    let opening =
-        tokio::spawn(async move { second.call("attach_kernel", dbgeng(&connection)).await });
+    let opening = tokio::spawn(async move { second.call("attach_kernel", dbgeng(&connection)).await });
     let mut found = Value::Null;
     let until = Instant::now() + Duration::from_secs(60);
     while found["state"] != "attaching" && Instant::now() < until {
