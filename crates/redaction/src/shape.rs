@@ -118,6 +118,8 @@ impl Node {
 #[derive(Debug)]
 pub struct Shape {
     nodes: Vec<Node>,
+    /// Whether an untyped field is known by its name.
+    names: bool,
 }
 
 /// Text whose type says nothing.
@@ -136,6 +138,12 @@ impl Shape {
         Self::of(&Value::Bool(true))
     }
 
+    /// A caller's own words, arguments above all: a field's name promises nothing of what stands in it.
+    #[must_use]
+    pub fn callers() -> Self {
+        Self { names: false, ..Self::untyped() }
+    }
+
     /// The shape of `schema`'s values; `$ref`s into its `$defs` are followed.
     #[must_use]
     pub fn of(schema: &Value) -> Self {
@@ -147,7 +155,7 @@ impl Shape {
         let mut branches = Vec::new();
         building.expand(schema, &mut branches, 0);
         building.fill(ROOT, "", &branches, 0);
-        Self { nodes: building.nodes }
+        Self { nodes: building.nodes, names: true }
     }
 
     /// The node of a member. `from` is where to look first: behind the member before it.
@@ -170,7 +178,7 @@ impl Shape {
     pub(crate) fn leaf(&self, at: usize, name: &str) -> Leaf {
         match self.nodes[at].leaf {
             // Typed fields know it already.
-            Leaf::Text if at == UNTYPED && by_name(name) => Leaf::Verbatim,
+            Leaf::Text if self.names && at == UNTYPED && by_name(name) => Leaf::Verbatim,
             leaf => leaf,
         }
     }

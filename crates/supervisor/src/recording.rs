@@ -88,7 +88,8 @@ impl Session {
 pub(crate) struct Recording<'a> {
     shared: &'a Shared,
     client: &'a str,
-    tool: &'a str,
+    /// As the caller wrote it; a name that is no tool's passes the redactor.
+    tool: String,
     request: u64,
     began: Instant,
     routed: Routed,
@@ -107,6 +108,8 @@ impl<'a> Recording<'a> {
             redaction::learn_arguments(args);
         }
         let request = shared.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let known = tools::find(tool).is_some();
+        let tool = if known { tool.to_owned() } else { shared.told(tool).text };
         let recording = Self {
             shared,
             client,
@@ -125,16 +128,16 @@ impl<'a> Recording<'a> {
         let session = args.and_then(|args| args.get("session_id")).and_then(Value::as_str);
         let event = Event::ToolRequest {
             request: self.request,
-            tool: self.tool.to_owned(),
+            tool: self.tool.clone(),
             client: (self.client != UNNAMED).then(|| self.client.to_owned()),
-            session: session.map(ToOwned::to_owned),
+            session: session.map(|session| self.shared.told(session).text),
             args: None,
         };
         match args {
             None => recorder.record(Some(self.client), event),
             Some(args) => {
                 let mut args = Value::Object(args.clone());
-                self.shared.config.redactor.value(&mut args, &Shape::untyped());
+                self.shared.config.redactor.value(&mut args, &Shape::callers());
                 recorder.record_with(Some(self.client), event, Body::Args(&args));
             }
         }
@@ -165,7 +168,8 @@ impl<'a> Recording<'a> {
                     CallFailure::UnknownTool { .. } => "invalid_argument",
                     CallFailure::NoWorker(_) => "internal",
                 };
-                recorder.record(Some(self.client), self.result(false, Some(category), &failure.to_string()));
+                let told = self.shared.told(&failure.to_string()).text;
+                recorder.record(Some(self.client), self.result(false, Some(category), &told));
             }
         }
     }
@@ -173,7 +177,7 @@ impl<'a> Recording<'a> {
     fn result(&self, ok: bool, category: Option<&str>, text: &str) -> Event {
         Event::ToolResult {
             request: self.request,
-            tool: self.tool.to_owned(),
+            tool: self.tool.clone(),
             session: self.routed.session(),
             elapsed_ms: u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
             verdict: if ok { "ok" } else { "error" }.to_owned(),

@@ -100,7 +100,7 @@ impl Reading {
 
     /// Passes every text through `redactor`: for a transcript kept without its rules.
     pub fn redact(&mut self, redactor: &Redactor) {
-        let shape = Shape::untyped();
+        let (callers, ours) = (Shape::callers(), Shape::untyped());
         for record in &mut self.records {
             let (texts, words) = record.event.strings();
             for text in texts {
@@ -109,10 +109,10 @@ impl Reading {
             for word in words {
                 *word = redactor.text(word).into_owned();
             }
-            if let Event::ToolRequest { args: Some(value), .. }
-            | Event::ToolResult { data: Some(value), .. } = &mut record.event
-            {
-                redactor.value(value, &shape);
+            match &mut record.event {
+                Event::ToolRequest { args: Some(value), .. } => drop(redactor.value(value, &callers)),
+                Event::ToolResult { data: Some(value), .. } => drop(redactor.value(value, &ours)),
+                _ => {}
             }
         }
     }

@@ -90,6 +90,18 @@ pub(crate) fn look_everywhere(client: &mut Client, dump: &Path) -> Vec<Value> {
     }
     let prompt = json!({ "name": "triage-dump", "arguments": { "path": dump } });
     out.push(client.request("prompts/get", prompt));
+    // Where a name belongs and any text may come; a user's name and a key are known by what is around them.
+    let [user, token, _, mail, ipv4, ipv6] = PLANTED;
+    for value in [&format!(r"C:\Users\{user}\x"), token, mail, ipv4, ipv6] {
+        let steps = json!([{ "op": "command", "command": "? 1", "name": value }]);
+        for (tool, arguments) in [
+            (value, json!({ "session_id": value })),
+            ("registers", json!({ "session_id": value })),
+            ("debug_batch", json!({ "steps": steps })),
+        ] {
+            out.push(client.request("tools/call", json!({ "name": tool, "arguments": arguments })));
+        }
+    }
     out.push(client.request("tools/call", json!({ "name": "end_session", "arguments": {} })));
     out.extend(client.notifications.iter().cloned());
     out
