@@ -175,7 +175,7 @@ impl TargetLink {
 
     fn frame(&mut self, frame: Frame, now: Duration) {
         match frame {
-            Frame::BreakIn => self.events.push_back(TargetEvent::BreakIn),
+            Frame::BreakIn => self.tell_once(TargetEvent::BreakIn),
             Frame::Control { kind: PacketType::ACKNOWLEDGE, id } => self.acknowledged(id, now),
             // With nothing under way the debugger has to ask again. Starting again by ourselves would let
             // a request that is repeated because the RESET was lost be done twice.
@@ -238,7 +238,14 @@ impl TargetLink {
         self.queue.clear();
         self.start_again();
         self.stream.control(PacketType::RESET, 0);
-        self.events.push_back(TargetEvent::Reset);
+        self.tell_once(TargetEvent::Reset);
+    }
+
+    /// Any number of break-in bytes may arrive, and of resets: together they ask for one thing.
+    fn tell_once(&mut self, event: TargetEvent) {
+        if self.events.back() != Some(&event) {
+            self.events.push_back(event);
+        }
     }
 
     fn tell_lost(&mut self) {

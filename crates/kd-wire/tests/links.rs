@@ -271,3 +271,17 @@ fn a_print_nobody_takes_is_dropped() {
     assert_eq!(out[21..], [control(PacketType::RESET, 0), data(STOP, 0x8080_0800, b"stop")]);
     assert_eq!(target_events(&mut target), [TargetEvent::Dropped { kind: PacketType::DEBUG_IO }]);
 }
+
+#[test]
+fn break_ins_and_resets_that_come_together_ask_once_and_never_flood_a_target() {
+    let mut target = TargetLink::new(TargetOptions::default());
+    // A broken packet that held them back lets all of them go at once.
+    let mut bytes = vec![0x30, 0x30, 0x30, 0x30, 0x30, 0x98, 0xff, 0x00];
+    bytes.extend([0x62; 1000]);
+    target.receive(&bytes, at(0));
+    target.receive(&[0; 64], at(1));
+    target.receive(&encode_control(PacketType::RESET, 0).repeat(100), at(2));
+    assert_eq!(target_out(&mut target).last(), Some(&control(PacketType::RESET, 0)));
+    let events: Vec<TargetEvent> = std::iter::from_fn(|| target.next_event()).collect();
+    assert_eq!(events, [TargetEvent::BreakIn, TargetEvent::Reset]);
+}
