@@ -3,8 +3,7 @@
 
 mod script;
 
-use batch::{Change, NotBegun, Outcome, Rollback, StepResult, TargetState, Unidentified};
-use control::Verdict;
+use batch::{NotBegun, Outcome, Rollback, StepResult, TargetState, Unidentified};
 use script::{Act, Script, run};
 use serde_json::json;
 
@@ -12,7 +11,7 @@ fn results(rows: &[batch::Row]) -> Vec<StepResult> {
     rows.iter().map(|row| row.result).collect()
 }
 
-use StepResult::{Failed, Ok as Fine, Skipped, Unmet};
+use StepResult::{Failed, Ok as Fine, Skipped};
 
 #[test]
 fn a_lost_aim_leaves_the_replacement_alone() {

@@ -3,7 +3,7 @@
 
 mod script;
 
-use batch::{Change, NotBegun, Outcome, Rollback, StepResult, TargetState, Unidentified};
+use batch::{Change, Outcome, Rollback, StepResult, Unidentified};
 use control::Verdict;
 use script::{Act, Script, run};
 use serde_json::json;

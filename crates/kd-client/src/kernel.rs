@@ -56,6 +56,8 @@ pub(crate) struct State {
     pub(crate) stops: u64,
     /// Why nothing goes over the link any more.
     pub(crate) lost: Option<String>,
+    /// It was lost to silence, and may be tried again.
+    silent: bool,
     pub(crate) output: Output,
     /// CONTEXT records by processor, of this stop.
     pub(crate) contexts: HashMap<u32, Vec<u8>>,
@@ -94,6 +96,7 @@ impl State {
             standing: None,
             stops: 0,
             lost: None,
+            silent: false,
             output: Output::default(),
             contexts: HashMap::new(),
             specials: HashMap::new(),
@@ -109,6 +112,29 @@ impl State {
     pub(crate) fn lose(&mut self, why: impl Into<String>) -> TargetError {
         let why = self.lost.get_or_insert_with(|| why.into()).clone();
         TargetError::failed_because("link_lost", why)
+    }
+
+    /// As [`Self::lose`], of a target that gives no answer: it may give one later.
+    pub(crate) fn lose_to_silence(&mut self, why: impl Into<String>) -> TargetError {
+        self.silent = self.lost.is_none() || self.silent;
+        self.lose(why)
+    }
+
+    /// After silence: starts the link again, and breaks into a target that runs.
+    pub(crate) fn reach_again(&mut self) -> Result<(), TargetError> {
+        for breaks in [false, true] {
+            if !self.silent {
+                return self.alive();
+            }
+            (self.lost, self.silent) = (None, false);
+            self.link.reset();
+            if breaks && let Err(error) = self.link.break_in() {
+                return Err(self.transport(&error));
+            }
+            // Any stop will do.
+            let _ = self.settle("the link was started again");
+        }
+        self.alive()
     }
 
     /// Refuses once nothing can be reached any more.

@@ -40,7 +40,7 @@ impl State {
                     let why = format!("{}: {failure}", name(request));
                     return self.settle(&why).map(Asked::Unanswered);
                 }
-                Some(Came::Silent) => return Err(self.lose(silent(name(request)))),
+                Some(Came::Silent) => return Err(self.lose_to_silence(silent(name(request)))),
                 Some(Came::Acknowledged | Came::Reset | Came::Stopped) | None => {}
             }
         }
@@ -77,7 +77,7 @@ impl State {
                     let why = format!("{}: {failure}", name(request));
                     return Err(self.settle(&why)?);
                 }
-                Some(Came::Silent) => return Err(self.lose(silent(name(request)))),
+                Some(Came::Silent) => return Err(self.lose_to_silence(silent(name(request)))),
                 Some(Came::Reply(_) | Came::Reset | Came::Stopped) | None => {}
             }
         }
@@ -102,10 +102,10 @@ impl State {
         let began = Instant::now();
         while !self.link.ready() {
             if began.elapsed() > SETTLE.max(self.options.timeout.saturating_mul(8)) {
-                return Err(self.lose(silent("the link")));
+                return Err(self.lose_to_silence(silent("the link")));
             }
             if let Some(Came::Silent) = self.turn(Duration::MAX)? {
-                return Err(self.lose(silent("the link")));
+                return Err(self.lose_to_silence(silent("the link")));
             }
         }
         Ok(())
@@ -135,12 +135,14 @@ impl State {
                         format!("{why}; the target stopped again during recovery, somewhere else"),
                     ));
                 }
-                Some(Came::Silent) => return Err(self.lose(silent(why))),
+                Some(Came::Silent) => return Err(self.lose_to_silence(silent(why))),
                 _ => {}
             }
         }
-        Err(self
-            .lose(format!("{why}; the target did not tell its state again within {} s", SETTLE.as_secs())))
+        Err(self.lose_to_silence(format!(
+            "{why}; the target did not tell its state again within {} s",
+            SETTLE.as_secs()
+        )))
     }
 
     /// Reads with `request` in half pages; the prefix that could be read.

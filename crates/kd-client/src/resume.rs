@@ -160,6 +160,10 @@ impl LiveKernel for Kernel {
         self.state().output.take()
     }
 
+    fn reach_again(&self) -> Result<()> {
+        self.state().reach_again()
+    }
+
     fn release(&self) -> Result<()> {
         let going = Going { step: false, handled: true, armed: [false; SLOTS] };
         self.state().proceed(status::DBG_CONTINUE, &going)

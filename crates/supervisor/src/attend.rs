@@ -65,7 +65,7 @@ fn at_the_front(session: &Session, next: Outgoing) -> Option<Vec<u8>> {
     if next.retires {
         session.advance(&mut state, Phase::Retired, Some("a command that can replace the target ran"));
     }
-    if next.op == Op::End && session.controls_kernel {
+    if next.op == Op::End && session.remote_kernel {
         // It is closed when its target was let go of, and not before.
         state.releasing = true;
     } else if next.op == Op::End {

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use channel::Op;
+use tokio::sync::oneshot;
 use tools::sessions::Ended;
 use tools::{Category, ToolError};
 use transcript::Event;
 
+use crate::call::Answer;
 use crate::session::{Gate, Phase, Session};
 
 /// A released worker has so long to exit by itself, a killed one to be reaped.
@@ -24,9 +26,14 @@ impl Session {
             if state.lost {
                 // The first end of a session whose worker died is no error: there is nothing left.
                 state.lost = false;
-                return Ok(self.ended("closed"));
+                let late = state.late_release.take().and_then(|mut answer| answer.try_recv().ok());
+                return Ok(match late {
+                    Some(Ok(reply)) if refusal(&reply.data).is_none() => self.let_go_of(&reply.data),
+                    _ => self.ended("closed"),
+                });
             }
-            if state.phase == Phase::KernelUnresolved {
+            // An engine that cannot be called off is not asked twice.
+            if state.phase == Phase::KernelUnresolved && self.controls_kernel {
                 return Ok(self.preserved());
             }
             if !state.phase.live() {
@@ -40,7 +47,7 @@ impl Session {
         }
         let batch = self.announce().await;
         let grace = self.shared.config.release_grace;
-        let ended = if self.controls_kernel {
+        let ended = if self.remote_kernel {
             self.release_kernel(grace, batch, "ended on request").await
         } else {
             self.release(grace, batch).await
@@ -121,23 +128,20 @@ impl Session {
                 self.state().lost = false;
                 return self.ended("closed");
             }
-            None => {
-                self.close("it did not let go of its target within the grace, so its process was killed");
-                self.kill.cancel();
-                self.exits_within(EXIT).await;
-                let waited_ms = u64::try_from(began.elapsed().as_millis()).ok();
-                return Ended { worker_terminated: true, waited_ms, ..self.ended("killed") };
-            }
+            None => return self.kill_for(began).await,
         };
         if let Some(failed) = released.get("failed") {
             tracing::warn!(session = self.id, %failed, "the release of the target failed");
-            if self.remote_kernel {
-                // The connection ends with its worker; whether the kernel runs, only the outside can tell.
-                let ended = self.let_exit(&released).await;
-                return Ended { released: false, worker_terminated: true, recovery_required: true, ..ended };
-            }
         }
         self.let_exit(&released).await
+    }
+
+    async fn kill_for(&self, began: Instant) -> Ended {
+        self.close("it did not let go of its target within the grace, so its process was killed");
+        self.kill.cancel();
+        self.exits_within(EXIT).await;
+        let waited_ms = u64::try_from(began.elapsed().as_millis()).ok();
+        Ended { worker_terminated: true, waited_ms, ..self.ended("killed") }
     }
 
     /// The target was let go of: so is the worker.
@@ -147,6 +151,10 @@ impl Session {
             self.kill.cancel();
             self.exits_within(EXIT).await;
         }
+        self.let_go_of(released)
+    }
+
+    fn let_go_of(&self, released: &serde_json::Value) -> Ended {
         Ended {
             released: true,
             target_left_running: released.get("target_left_running").and_then(serde_json::Value::as_bool),
@@ -154,16 +162,20 @@ impl Session {
         }
     }
 
-    /// The same of a kernel: its worker is never killed over it, and the session is closed, because of
-    /// `why`, only when the target was let go of.
+    /// The same of a kernel: its worker is not killed over a target that may stand, and the session is
+    /// closed, because of `why`, only when the target was let go of. The native engine's may be asked
+    /// again.
     pub(crate) async fn release_kernel(&self, grace: Duration, batch: Duration, why: &str) -> Ended {
-        let answer = match self.control(Op::End, Gate::Teardown) {
-            Ok(answered) => self.patiently(batch, grace, answered).await,
+        let began = Instant::now();
+        // Nothing stands still for an attach that can be called off.
+        let standing = self.controls_kernel || self.state().phase >= Phase::Open;
+        let mut answered = match self.ask_release() {
+            Ok(answered) => answered,
             Err(_) if self.is_unresolved() => return self.preserved(),
             Err(_) => return self.ended("closed"),
         };
-        let refused = match answer {
-            Some(Ok(Ok(reply))) => match reply.data.get("failed").and_then(serde_json::Value::as_str) {
+        let refused = match self.patiently(batch, grace, &mut answered).await {
+            Some(Ok(Ok(reply))) => match refusal(&reply.data) {
                 None => {
                     self.close(why);
                     return self.let_exit(&reply.data).await;
@@ -175,10 +187,30 @@ impl Session {
                 self.state().lost = false;
                 return self.ended("closed");
             }
-            None => format!("it did not let go of its target within {} s", grace.as_secs()),
+            None if !standing => return self.kill_for(began).await,
+            None => {
+                self.state().late_release = Some(answered);
+                format!("it did not let go of its target within {} s", grace.as_secs())
+            }
         };
-        self.unresolve(&refused);
+        self.keep_kernel(&refused);
         self.preserved()
+    }
+
+    /// The answer to a release that was asked for and is still to come, or to another.
+    fn ask_release(&self) -> Result<oneshot::Receiver<Answer>, ToolError> {
+        let late = self.state().late_release.take();
+        match late.map(|mut answer| (answer.try_recv(), answer)) {
+            Some((Err(oneshot::error::TryRecvError::Empty), answer)) => Ok(answer),
+            Some((Ok(Ok(reply)), _)) if refusal(&reply.data).is_none() => {
+                let (sender, answer) = oneshot::channel();
+                let _ = sender.send(Ok(reply));
+                Ok(answer)
+            }
+            Some(_) => self.control(Op::End, Gate::Supervisor),
+            None if self.is_unresolved() && !self.controls_kernel => self.control(Op::End, Gate::Supervisor),
+            None => self.control(Op::End, Gate::Teardown),
+        }
     }
 
     fn close(&self, why: &str) {
@@ -208,7 +240,7 @@ impl Session {
     /// The server goes: close the channel, which makes the worker let go, and kill what has not
     /// gone within the shutdown grace, a running batch given its time before that.
     pub(crate) async fn let_go(&self) {
-        if self.controls_kernel && self.state().phase.live() {
+        if self.is_unresolved() || self.controls_kernel && self.state().phase.live() {
             return self.let_kernel_go().await;
         }
         let batch = self.announce().await;
@@ -223,4 +255,9 @@ impl Session {
         }
         self.tell_end(released, !released, None);
     }
+}
+
+/// Why a release was refused by the engine.
+fn refusal(released: &serde_json::Value) -> Option<&str> {
+    released.get("failed").and_then(serde_json::Value::as_str)
 }

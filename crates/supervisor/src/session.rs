@@ -134,6 +134,8 @@ pub(crate) struct State {
     pub(crate) releasing: bool,
     /// Its worker is being ended on request, its target as it is.
     handed_off: bool,
+    /// The answer to a release that took longer than its grace.
+    pub(crate) late_release: Option<oneshot::Receiver<Answer>>,
 }
 
 #[derive(Debug)]
@@ -211,6 +213,7 @@ impl Session {
             handed_out: false,
             releasing: false,
             handed_off: false,
+            late_release: None,
         };
         let session = Self {
             id: birth.id,

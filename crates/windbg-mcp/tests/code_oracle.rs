@@ -68,7 +68,6 @@ fn runs(image: &CodeImage<'_>) -> Vec<Vec<(u64, Vec<u8>)>> {
     let index = ImageIndex::build(image, &halt);
     let mut starts: Vec<u64> = index
         .references()
-        .iter()
         .filter(|r| r.kind == XrefKind::Call && r.standing == Standing::InFunction)
         .map(|r| r.target)
         .filter(|target| image.is_executable(*target))

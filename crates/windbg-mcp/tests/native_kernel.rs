@@ -6,7 +6,10 @@
 
 mod mcp;
 
-use std::net::TcpListener;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kd_sim::{Listen, Scenario, Simulator};
@@ -141,6 +144,76 @@ fn the_same_silent_peer_native() {
     let ended = client.ok("end_session", json!({ "session_id": error["session_id"] }));
     assert_eq!((&ended["released"], &ended["ending"]), (&json!(true), &json!("closed")), "{ended:#}");
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
+/// Between debugger and target, until it is told to lose what the target says.
+struct Line {
+    connection: String,
+    deaf: Arc<AtomicBool>,
+}
+
+impl Line {
+    fn to(simulator: &Simulator) -> Self {
+        let (_, port) = simulator.connection().split_once("ipport=").unwrap();
+        let port: u16 = port.split(',').next().unwrap().parse().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connection =
+            format!("com:ipport={},port=127.0.0.1,timeout=200", listener.local_addr().unwrap().port());
+        let deaf = Arc::new(AtomicBool::new(false));
+        let lost = Arc::clone(&deaf);
+        std::thread::spawn(move || {
+            let (debugger, _) = listener.accept().unwrap();
+            let target = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let (mut from, mut to) = (debugger.try_clone().unwrap(), target.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+            let (mut from, mut to) = (target, debugger);
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = from.read(&mut bytes) {
+                if !lost.load(Ordering::Relaxed) && to.write_all(&bytes[..count]).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { connection, deaf }
+    }
+}
+
+/// Spec 10 section 1.9, of the native engine: the worker of a stopped target that does not acknowledge its
+/// release is kept, a repeated end tries again, and until then nothing else is asked of it.
+#[test]
+fn a_stopped_target_that_does_not_acknowledge_its_release_is_kept_until_it_does() {
+    let simulator = simulator();
+    let line = Line::to(&simulator);
+    let mut client = Client::start(ERA);
+    let session = attach(&mut client, &line.connection)["session_id"].clone();
+    let place = Scenario::CODE + 0x17;
+    client.ok("set_breakpoint", json!({ "expression": hex(place) }));
+    client.ok("go", json!({ "timeout_ms": 20_000 }));
+    line.deaf.store(true, Ordering::Relaxed);
+    for _ in 0..2 {
+        let ended = client.ok("end_session", json!({ "session_id": session }));
+        assert_eq!(
+            (&ended["released"], &ended["recovery_required"], &ended["ending"], &ended["worker_terminated"]),
+            (&json!(false), &json!(true), &json!("preserved"), &json!(false)),
+            "{ended:#}"
+        );
+        let refused = client.err("registers", json!({ "session_id": session }));
+        assert_eq!(refused["category"], "recovery_required", "{refused:#}");
+    }
+    let row = client.ok("session_status", json!({}))["sessions"][0].clone();
+    assert_eq!(row["state"], "kernel_unresolved", "{row:#}");
+    line.deaf.store(false, Ordering::Relaxed);
+    let began = Instant::now();
+    let ended = loop {
+        let ended = client.ok("end_session", json!({ "session_id": session }));
+        if ended["released"] == true {
+            break ended;
+        }
+        assert!(began.elapsed() < Duration::from_secs(120), "{ended:#}");
+    };
+    assert_eq!(ended["target_left_running"], true, "{ended:#}");
+    assert!(simulator.running());
+    assert_eq!(simulator.with_machine(|machine| machine.breakpoints()), 0);
 }
 
 #[test]

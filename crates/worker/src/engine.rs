@@ -177,7 +177,8 @@ impl Engine {
             let id = queued.id;
             if queued.work == Work::End {
                 let result = self.release(jobs.holds_kernel());
-                let kept = jobs.holds_kernel() && result.get("failed").is_some();
+                let holds = jobs.holds_kernel() || self.target.is_some();
+                let kept = holds && result.get("failed").is_some();
                 jobs.finish();
                 self.emitter.done(id, Ok(result), false);
                 if kept {
@@ -303,6 +304,7 @@ impl Engine {
         let ending = match failed {
             Ok(ending) => ending,
             Err(failed) => {
+                let kernel = kernel || target.facts().kind == target::TargetKind::Kernel;
                 self.target = Some(target).filter(|_| kernel);
                 return json!({ "ending": "closed", "failed": failed });
             }

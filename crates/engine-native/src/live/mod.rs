@@ -148,6 +148,12 @@ pub trait LiveKernel {
     /// What the target printed since the last call.
     fn output(&self) -> String;
 
+    /// Tries a connection once more that was lost to silence; nothing to do on a good one.
+    ///
+    /// # Errors
+    /// The target still does not answer, or cannot any more.
+    fn reach_again(&self) -> Result<()>;
+
     /// Lets the stopped target run on for good and ends the connection.
     ///
     /// # Errors

@@ -20,6 +20,7 @@ impl NativeTarget {
         if live.gone.borrow().is_some() {
             return Ok(Ending::Closed);
         }
+        live.kernel.reach_again()?;
         let patched = |live: &Live| !live.table.borrow().inserted.is_empty();
         if live.kernel.stop().is_none() {
             // Nothing of ours is in it: it may run on as it does.

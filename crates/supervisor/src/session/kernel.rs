@@ -23,11 +23,26 @@ impl Session {
     }
 
     pub(super) fn unresolve_in(&self, state: &mut State, why: &str) {
-        if !self.controls_kernel || !state.phase.live() || state.phase == Phase::KernelUnresolved {
+        if self.controls_kernel {
+            self.keep_kernel_in(state, why);
+        }
+    }
+
+    /// A remote kernel whose release failed stays with its worker, on either engine.
+    pub(crate) fn keep_kernel(&self, why: &str) {
+        let mut state = self.state();
+        self.keep_kernel_in(&mut state, why);
+    }
+
+    fn keep_kernel_in(&self, state: &mut State, why: &str) {
+        if !self.remote_kernel || !state.phase.live() {
+            return;
+        }
+        (state.ending, state.releasing) = (false, false);
+        if state.phase == Phase::KernelUnresolved {
             return;
         }
         self.advance(state, Phase::KernelUnresolved, Some(why));
-        (state.ending, state.releasing) = (false, false);
         let id = state.next_id;
         state.next_id += 1;
         // Its answer matters to nobody but a shutdown, which asks again.
@@ -58,8 +73,9 @@ impl Session {
         let why = state.why.as_deref().unwrap_or("its state is not known");
         let message = format!(
             "session {id} controls a remote kernel whose state is not known: {why}. Its engine process (pid {pid}) is \
-             kept, because ending that would neither resume nor release the target. Look at the target from outside \
+             kept, because ending that would neither resume nor release the target. {retry}Look at the target from outside \
              and do not attach again; then end the session with that pid as kernel_handoff_pid",
+            retry = if self.controls_kernel { "" } else { "end_session tries the release once more. " },
             id = self.id,
             pid = self.pid,
         );
