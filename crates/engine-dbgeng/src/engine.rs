@@ -215,7 +215,9 @@ impl DbgEng {
             .map_err(|error| OpenError::Engine { doing: "setting the radix", error })?;
         self.facts = self.read_facts();
         self.watch_exit();
-        self.sync_selection();
+        if self.image.is_none() {
+            self.sync_selection();
+        }
         Ok(())
     }
 

@@ -28,8 +28,23 @@ pub(crate) fn unknown() -> Facts {
     }
 }
 
+/// Of a PE file opened as a dump: the engine makes a process of it that never was.
+fn image_facts(image: &pe::FileImage<Vec<u8>>) -> Facts {
+    Facts {
+        kind: TargetKind::Image,
+        machine: image.pe().machine.unwrap_or(Machine::X64),
+        limitations: vec![
+            "this is an image file, not a process: it has no threads, registers or stacks".to_owned(),
+        ],
+        ..unknown()
+    }
+}
+
 impl DbgEng {
     pub(crate) fn read_facts(&self) -> Facts {
+        if let Some(image) = &self.image {
+            return image_facts(image);
+        }
         let (mut class, mut qualifier) = (0, 0);
         // SAFETY: both pointers are to locals.
         let _ = unsafe { self.control.GetDebuggeeType(&mut class, &mut qualifier) };

@@ -21,6 +21,7 @@ impl Memory for DbgEng {
             return ReadOutcome::stopped(0, Unreadable::Refused);
         }
         let read = match space {
+            Space::Virtual if self.image.is_some() => self.read_image(address, buffer),
             Space::Virtual => self.read_pages(self.narrow(address), buffer),
             Space::Physical => {
                 let mut read = 0;
@@ -40,10 +41,30 @@ impl Memory for DbgEng {
         if read == buffer.len() {
             ReadOutcome::complete(read)
         } else {
-            let why = if self.facts.dump.is_some() { Unreadable::NotInDump } else { Unreadable::Refused };
+            let why = if self.is_live() { Unreadable::Refused } else { Unreadable::NotInDump };
             ReadOutcome::stopped(read, why)
         }
     }
+}
+
+impl DbgEng {
+    /// The base of an image session's only module. Not from the module list: that is read through here.
+    fn image_base(&self) -> Option<u64> {
+        // SAFETY: an integer only.
+        unsafe { self.symbols.GetModuleByIndex(0) }.ok()
+    }
+
+    /// Of an image session the engine reads memory with holes, and some versions stale bytes: the file
+    /// is read instead.
+    fn read_image(&self, address: u64, buffer: &mut [u8]) -> usize {
+        let (Some(image), Some(base)) = (&self.image, self.image_base()) else { return 0 };
+        let rva = address.checked_sub(base).and_then(|rva| u32::try_from(rva).ok());
+        rva.map_or(0, |rva| image.read_rva_at(rva, base, buffer))
+    }
+}
+
+fn no_threads() -> TargetError {
+    TargetError::unsupported("wrong_target_kind", "an image has no threads, registers or stacks")
 }
 
 impl Target for DbgEng {
@@ -57,6 +78,11 @@ impl Target for DbgEng {
 
     fn identify(&self) -> Result<Identity> {
         self.read_identity()
+    }
+
+    fn image_facts(&self) -> Option<target::ImageFacts> {
+        let image = self.image.as_ref()?;
+        Some(image.facts(self.image_base().unwrap_or(image.pe().image_base)))
     }
 
     fn aim_at(&self, aim: &str) -> Result<()> {
@@ -95,7 +121,7 @@ impl Target for DbgEng {
 
     fn resync(&self) -> Result<()> {
         self.alive()?;
-        if self.facts.dump.is_none() {
+        if self.is_live() {
             // SAFETY: the string lives for the call.
             unsafe { self.symbols.ReloadWide(&HSTRING::from("")) }.said("reload the module list")?;
         }
@@ -159,6 +185,9 @@ impl Target for DbgEng {
 
     fn threads(&self) -> Result<Arc<[Thread]>> {
         self.here()?;
+        if self.image.is_some() {
+            return Ok(Arc::default());
+        }
         Ok(self.list_threads()?.into())
     }
 
@@ -201,16 +230,26 @@ impl Target for DbgEng {
 
     fn select(&self, selection: Selection) -> Result<()> {
         self.here()?;
+        if self.image.is_some() && selection != Selection::default() {
+            return Err(no_threads());
+        }
         self.apply_selection(selection)
     }
 
     fn context(&self, of: ContextOf, view: View) -> Result<Option<Context>> {
         self.alive()?;
-        self.read_context(of, view)
+        match (&self.image, of) {
+            (Some(_), ContextOf::Selected) => Ok(None),
+            (Some(_), _) => Err(no_threads()),
+            (None, _) => self.read_context(of, view),
+        }
     }
 
     fn listed_registers(&self, of: ContextOf, view: View, all: bool) -> Result<Option<Vec<ListedRegister>>> {
         self.alive()?;
+        if self.image.is_some() {
+            return Ok(None);
+        }
         self.list_registers(of, view, all)
     }
 
@@ -226,24 +265,15 @@ impl Target for DbgEng {
 
     fn stored_event(&self) -> Result<Option<StoredEvent>> {
         self.here()?;
+        if self.image.is_some() {
+            return Ok(None);
+        }
         self.read_event()
     }
 
     fn bug_check(&self) -> Result<Option<BugCheck>> {
         self.here()?;
         self.read_bug_check()
-    }
-
-    fn read_own(&self, address: u64, buffer: &mut [u8]) -> ReadOutcome {
-        let Some(image) = &self.image else { return self.read(Space::Virtual, address, buffer) };
-        let base = self.modules().ok().and_then(|modules| modules.first().map(|module| module.base));
-        let rva = base.and_then(|base| address.checked_sub(base)).and_then(|rva| u32::try_from(rva).ok());
-        let read = base.zip(rva).map_or(0, |(base, rva)| image.read_rva_at(rva, base, buffer));
-        if read == buffer.len() {
-            ReadOutcome::complete(read)
-        } else {
-            ReadOutcome::stopped(read, Unreadable::NotInDump)
-        }
     }
 
     fn region(&self, address: u64) -> Result<Region> {

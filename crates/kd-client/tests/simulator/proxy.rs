@@ -1,9 +1,11 @@
 //! A wire between debugger and target that can be cut.
 
+use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use kd_sim::Simulator;
@@ -18,6 +20,7 @@ struct Switches {
 pub(crate) struct Proxy {
     port: u16,
     switches: Arc<Switches>,
+    thread: Cell<Option<JoinHandle<()>>>,
 }
 
 impl Proxy {
@@ -27,11 +30,11 @@ impl Proxy {
         let port = listener.local_addr().unwrap().port();
         let switches = Arc::<Switches>::default();
         let shared = Arc::clone(&switches);
-        std::thread::spawn(move || {
+        let thread = std::thread::spawn(move || {
             let (debugger, _) = listener.accept().unwrap();
             forward(debugger, TcpStream::connect(target).unwrap(), &shared);
         });
-        Self { port, switches }
+        Self { port, switches, thread: Cell::new(Some(thread)) }
     }
 
     pub(crate) fn connection(&self) -> String {
@@ -48,8 +51,12 @@ impl Proxy {
         self.switches.cut.store(true, Ordering::Relaxed);
     }
 
+    /// Returns when both sides are closed.
     pub(crate) fn hang_up(&self) {
         self.switches.hang_up.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
     }
 }
 

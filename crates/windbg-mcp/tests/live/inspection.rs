@@ -293,15 +293,18 @@ async fn disassemble_into_an_unmapped_page_stops_early() {
     let benches = both().await;
     let mut counts = Vec::new();
     for (engine, bench) in &benches {
-        // Its code ends before its section's last page does, and no image is mapped behind that.
-        let crash = bench.ok("modules", json!({ "filter": "crash" })).await["modules"][0].clone();
-        let last = number(&crash["end"]) - 2;
-        let code = bench.ok("disassemble", json!({ "address": format!("{last:#x}"), "count": 16 })).await;
+        let read = bench.ok("read_memory", json!({ "address": "@rsp", "size": 0x10_0000 })).await;
+        let hole = number(&read["stopped_at"]);
+        let asked = |address: u64| json!({ "address": format!("{address:#x}"), "count": 16 });
+        let code = bench.ok("disassemble", asked(hole - 4)).await;
         assert_eq!(code["stopped_early"], true, "{engine}: {code:#}");
+        let refused = bench.refused("disassemble", asked(hole)).await;
+        assert_eq!(refused["reason"], "not_in_dump", "{engine}: {refused:#}");
         counts.push(
             code["instructions"].as_array().unwrap().iter().map(|i| i["bytes"].clone()).collect::<Vec<_>>(),
         );
     }
+    assert!(counts.iter().all(|bytes| !bytes.is_empty()), "{counts:?}");
     assert!(counts.windows(2).all(|pair| pair[0] == pair[1]), "{counts:?}");
     close(benches).await;
 }
