@@ -144,12 +144,11 @@ fn install(engine: &Engine) -> Result<()> {
 pub(crate) fn shim(compiler: &str, name: &str) -> Result<()> {
     let folder = folder().join(name);
     let built = folder.join("bcryptprimitives.dll");
-    if built.is_file() {
-        return Ok(());
-    }
     std::fs::create_dir_all(&folder)?;
     let source = root().join("xtask/shim/bcryptprimitives.c");
-    run(Command::new(compiler).args(["-O1", "-shared", "-o"]).arg(&built).arg(source).arg("-ladvapi32"))
+    // Rust imports the bare name, also where a 32-bit compiler would export `ProcessPrng@8`.
+    let options = ["-O1", "-shared", "-Wl,--kill-at", "-o"];
+    run(Command::new(compiler).args(options).arg(&built).arg(source).arg("-ladvapi32"))
 }
 
 /// The lab's own Wine prefix.

@@ -333,6 +333,53 @@ fn a_32_bit_minidump_with_an_x86_worker_absent_opens_with_a_limitation() {
     assert!(opened["summary"]["limitation"].as_str().unwrap().contains("x86 worker"), "{opened}");
 }
 
+/// 32-bit Wine is not part of the lab: `CONTRIBUTING.md` says how to get it.
+#[test]
+fn a_32_bit_minidump_is_opened_by_the_32_bit_worker() {
+    let Some(lab) = lab() else { return };
+    let Some(data) = mcp::data() else { return };
+    let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let (Some(wine), Some(prefix)) = (named("WINDBG_MCP_WINE32"), named("WINDBG_MCP_WINE32_PREFIX")) else {
+        return test_data::not_run("32-bit Wine absent (WINDBG_MCP_WINE32, WINDBG_MCP_WINE32_PREFIX)");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (workers, engines) = (folder.path().join("workers"), folder.path().join("engines"));
+    std::fs::create_dir_all(workers.join("x86")).unwrap();
+    std::fs::create_dir(&engines).unwrap();
+    let built = root().join("target/windows/i686-pc-windows-gnu/debug/windbg-mcp.exe");
+    for (from, to) in [
+        (lab.worker.clone(), "windbg-mcp.exe"),
+        (lab.worker.with_file_name("bcryptprimitives.dll"), "bcryptprimitives.dll"),
+        (built, "x86/windbg-mcp.exe"),
+        (root().join(".lab/shim-x86/bcryptprimitives.dll"), "x86/bcryptprimitives.dll"),
+    ] {
+        std::fs::copy(&from, workers.join(to)).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
+    }
+    for dll in std::fs::read_dir(&lab.engine_dir).unwrap().map(Result::unwrap) {
+        symlink(dll.path(), engines.join(dll.file_name())).unwrap();
+    }
+    symlink(lab.engine_dir.with_file_name("dbgeng-x86"), engines.join("x86")).unwrap();
+    let worker = workers.join("windbg-mcp.exe");
+    let mut client = server(
+        &lab,
+        &[
+            ("WINDBG_MCP_WINE", &wine),
+            ("WINEPREFIX", &prefix),
+            ("WINDBG_MCP_WINE_WORKER", &worker),
+            ("WINDBG_MCP_ENGINE_DIR", &engines),
+        ],
+    );
+    let opened = open(&mut client, &find(&data, "crash_x86.dmp"), "dbgeng");
+    assert_eq!(opened["summary"]["arch"], "x86", "{opened}");
+    assert_eq!(opened["summary"].get("limitation"), None, "{opened}");
+    let registers = client.ok("registers", json!({}));
+    assert_eq!(registers["instruction_pointer"], "0x00000000002a2a3d", "{registers}");
+    // Its images can be mapped here: 64-bit DbgEng under Wine cannot.
+    let code = client.ok("disassemble", json!({ "count": 1 }));
+    assert_eq!(code["symbol"].as_str().unwrap().split('!').next(), Some("crash"), "{code}");
+    client.ok("end_session", json!({}));
+}
+
 #[test]
 fn missing_and_foreign_dlls_are_named_and_auto_serves_natively() {
     let Some(lab) = lab() else { return };
