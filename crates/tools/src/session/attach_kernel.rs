@@ -20,7 +20,7 @@ pub(crate) struct AttachKernel;
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Params {
-    /// net:port=N,key=K  com:pipe,port=\\HOST\pipe\NAME  com:port=COM1,baud=N  com:ipport=N,port=HOST
+    /// net:port=N,key=K  com:pipe,port=\\HOST\pipe\NAME  com:port=COM1,baud=N  com:ipport=N,port=HOST  unix:path=P
     #[schemars(length(min = 1, max = 1024))]
     connection: String,
     #[serde(default)]
