@@ -1,25 +1,14 @@
 #![no_main]
 //! Any file as an image whose code is recovered: imports, the walk, listings, blocks, hardening.
 
-use code_flow::{Blocks, CodeImage, ImageIndex, Origin, Structural, Whole, listing, mitigations};
+use code_flow::{Blocks, CodeImage, ImageIndex, Structural, listing, mitigations};
 use pe::FileImage;
-use target::{Halt, Module};
+use target::Halt;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Ok(file) = FileImage::new(data) else { return };
-    let module = Module {
-        name: "fuzz".to_owned(),
-        image_name: "fuzz.sys".to_owned(),
-        image_path: String::new(),
-        base: file.pe().image_base,
-        size: u64::from(file.pe().size_of_image),
-        timestamp: 0,
-        checksum: 0,
-        pdb: None,
-        user_mode: None,
-        file_version: None,
-    };
-    let Ok(image) = CodeImage::open(&module, Box::new(Whole(file, Origin::ImageFile))) else { return };
+    let base = file.pe().image_base;
+    let Ok(image) = CodeImage::of_file("fuzz", file, base) else { return };
     let halt = Halt::within(std::time::Duration::from_secs(5));
     let index = ImageIndex::build(&image, &halt);
     let entry = image.base + u64::from(image.pe.entry_point);

@@ -4,7 +4,7 @@ use analysis_ioctl::discover::static_entries;
 use analysis_ioctl::map::{MapRequest, convention_named, map_entry, render};
 use analysis_ioctl::pass::FrameworkTable;
 use analysis_ioctl::taint::{cases, find};
-use code_flow::{CodeImage, Origin, Whole};
+use code_flow::CodeImage;
 use target::Halt;
 
 fn hex(text: &str) -> u64 {
@@ -14,19 +14,8 @@ fn hex(text: &str) -> u64 {
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let file = pe::FileImage::new(std::fs::read(&args[0]).unwrap()).unwrap();
-    let module = target::Module {
-        name: "driver".into(),
-        image_name: "driver.sys".into(),
-        image_path: args[0].clone(),
-        base: file.pe().image_base,
-        size: u64::from(file.pe().size_of_image),
-        timestamp: 0,
-        checksum: 0,
-        pdb: None,
-        user_mode: None,
-        file_version: None,
-    };
-    let image = CodeImage::open(&module, Box::new(Whole(file, Origin::ImageFile))).unwrap();
+    let base = file.pe().image_base;
+    let image = CodeImage::of_file("driver", file, base).unwrap();
     let halt = Halt::unbounded();
     let requests: Vec<MapRequest> = match args.get(1) {
         Some(rva) => vec![MapRequest {

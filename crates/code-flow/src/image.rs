@@ -4,7 +4,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use pe::{ImageSource, Pe, PeError, Relocation, Section};
+use pe::{FileImage, ImageSource, Pe, PeError, Relocation, Section};
 use target::{Machine, Module};
 
 use crate::imports::{ImportSlot, Imports};
@@ -61,6 +61,15 @@ impl<S: ImageSource> PageSource for Whole<S> {
     }
 }
 
+/// A file, relocated to a base.
+struct FileAt<B>(FileImage<B>, u64);
+
+impl<B: AsRef<[u8]>> ImageSource for FileAt<B> {
+    fn read_rva(&self, rva: u32, buffer: &mut [u8]) -> usize {
+        self.0.read_rva_at(rva, self.1, buffer)
+    }
+}
+
 /// Why an image cannot be analysed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
@@ -102,6 +111,30 @@ pub struct CodeImage<'a> {
 }
 
 impl<'a> CodeImage<'a> {
+    /// The image of a file as if it were loaded at `base`, without anything else around it.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub fn of_file<B: AsRef<[u8]> + 'a>(
+        name: &str,
+        file: FileImage<B>,
+        base: u64,
+    ) -> Result<Self, ImageError> {
+        let module = Module {
+            name: name.to_owned(),
+            image_name: name.to_owned(),
+            image_path: String::new(),
+            base,
+            size: u64::from(file.pe().size_of_image),
+            timestamp: file.pe().timestamp,
+            checksum: 0,
+            pdb: None,
+            user_mode: None,
+            file_version: None,
+        };
+        Self::open(&module, Box::new(Whole(FileAt(file, base), Origin::ImageFile)))
+    }
+
     /// Reads the headers of the image `module` names.
     ///
     /// # Errors

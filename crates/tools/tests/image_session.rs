@@ -2,30 +2,19 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod worker_call;
+
 use engine_native::{OpenOptions, open};
 use serde_json::{Value, json};
-use target::{Halt, Silent, Target};
-use tools::tool::Run;
-use tools::{Category, Job, ToolError, admit, summary_of};
+use target::Target;
+use tools::{Category, ToolError, summary_of};
 
 fn driver(build: &str, id: &str) -> Box<dyn Target> {
     open(&test_data::fixture(&format!("drivers/bin/{build}/{id}.sys")), &OpenOptions::default()).unwrap()
 }
 
 fn call(target: &dyn Target, tool: &str, args: Value) -> Result<Value, ToolError> {
-    let entry = tools::find(tool).unwrap();
-    let admission = admit(entry, args.as_object().cloned())?;
-    let Run::Worker(run) = entry.run else { panic!("{tool} is no worker tool") };
-    let (mut commands, mut runs) = (command::Session::new(), control::Runs::default());
-    let mut job = Job {
-        target,
-        halt: &Halt::unbounded(),
-        progress: &Silent,
-        commands: &mut commands,
-        runs: &mut runs,
-        kept: &mut tools::Kept::default(),
-    };
-    run(&mut job, admission.args)
+    worker_call::call(target, tool, args).map(|(data, _)| data)
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod mcp;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use code_flow::{CodeImage, ImageIndex, Origin, Standing, Structural, Whole, XrefKind, listing};
+use code_flow::{CodeImage, ImageIndex, Standing, Structural, XrefKind, listing};
 use differential::Lab;
 use mcp::{Client, Era};
 use serde_json::json;
@@ -37,29 +37,9 @@ fn drivers() -> Vec<PathBuf> {
     out
 }
 
-struct AtBase(pe::FileImage<Vec<u8>>, u64);
-
-impl pe::ImageSource for AtBase {
-    fn read_rva(&self, rva: u32, buffer: &mut [u8]) -> usize {
-        self.0.read_rva_at(rva, self.1, buffer)
-    }
-}
-
 fn image_at(path: &Path, base: u64) -> CodeImage<'static> {
     let file = pe::FileImage::new(std::fs::read(path).unwrap()).unwrap();
-    let module = target::Module {
-        name: "driver".to_owned(),
-        image_name: "driver.sys".to_owned(),
-        image_path: String::new(),
-        base,
-        size: u64::from(file.pe().size_of_image),
-        timestamp: 0,
-        checksum: 0,
-        pdb: None,
-        user_mode: None,
-        file_version: None,
-    };
-    CodeImage::open(&module, Box::new(Whole(AtBase(file, base), Origin::ImageFile))).unwrap()
+    CodeImage::of_file("driver", file, base).unwrap()
 }
 
 /// Runs of instructions without a gap, over all functions, each instruction once.

@@ -7,7 +7,7 @@ pub mod assembler;
 use std::collections::BTreeSet;
 
 use analysis_ioctl::map::{IoctlMap, MapRequest, map_entry};
-use code_flow::{CodeImage, Origin, Whole};
+use code_flow::CodeImage;
 use target::Halt;
 
 use assembler::{Assembler, Label};
@@ -15,19 +15,8 @@ use assembler::{Assembler, Label};
 /// Maps the routine at the start of `bytes`, an x64 image.
 pub fn map_image(bytes: Vec<u8>, entry: u64) -> IoctlMap {
     let file = pe::FileImage::new(bytes).unwrap();
-    let module = target::Module {
-        name: "g".into(),
-        image_name: "g.sys".into(),
-        image_path: String::new(),
-        base: file.pe().image_base,
-        size: u64::from(file.pe().size_of_image),
-        timestamp: 0,
-        checksum: 0,
-        pdb: None,
-        user_mode: None,
-        file_version: None,
-    };
-    let image = CodeImage::open(&module, Box::new(Whole(file, Origin::ImageFile))).unwrap();
+    let base = file.pe().image_base;
+    let image = CodeImage::of_file("g", file, base).unwrap();
     map_entry(&image, &MapRequest { max_codes: 4096, ..MapRequest::at(entry) }, &Halt::unbounded()).map
 }
 

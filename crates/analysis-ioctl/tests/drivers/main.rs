@@ -39,7 +39,8 @@ fn module(file: &pe::FileImage<Vec<u8>>) -> target::Module {
 
 fn open(bytes: Vec<u8>) -> CodeImage<'static> {
     let file = pe::FileImage::new(bytes).unwrap();
-    CodeImage::open(&module(&file), Box::new(Whole(file, Origin::ImageFile))).unwrap()
+    let base = file.pe().image_base;
+    CodeImage::of_file("driver", file, base).unwrap()
 }
 
 fn driver(build: &str, id: &str) -> Option<CodeImage<'static>> {

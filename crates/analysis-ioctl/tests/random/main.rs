@@ -12,7 +12,7 @@ use analysis_ioctl::analysis::{Convention, Question, analyse};
 use analysis_ioctl::pass::Pass;
 use analysis_ioctl::set::Set;
 use assembler::{BASE, TEXT};
-use code_flow::{CodeImage, Origin, Whole};
+use code_flow::CodeImage;
 use emulate::{End, Host, Limits, Visit};
 use routine::{DEFAULT, Routine, generate};
 use target::{Halt, Machine};
@@ -49,19 +49,7 @@ fn check(seed: u64) -> (usize, bool) {
     }
     let text = bytes[0x200..].to_vec();
     let file = pe::FileImage::new(bytes).unwrap();
-    let module = target::Module {
-        name: "random".into(),
-        image_name: "random.sys".into(),
-        image_path: String::new(),
-        base: BASE,
-        size: u64::from(file.pe().size_of_image),
-        timestamp: 0,
-        checksum: 0,
-        pdb: None,
-        user_mode: None,
-        file_version: None,
-    };
-    let image = CodeImage::open(&module, Box::new(Whole(file, Origin::ImageFile))).unwrap();
+    let image = CodeImage::of_file("random", file, BASE).unwrap();
     let constants = |address: u64, size: u8| image.constant(address, usize::from(size));
     let mut pass = Pass::new(&image, &constants, 0x0e);
     let question = Question {

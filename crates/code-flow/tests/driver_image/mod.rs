@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use code_flow::{CodeImage, ImageError, Origin, Whole};
+use code_flow::CodeImage;
 use pe::FileImage;
 use target::Module;
 
@@ -33,9 +33,8 @@ pub fn module(name: &str, base: u64, size: u64) -> Module {
 
 pub fn open_bytes(name: &str, bytes: Vec<u8>) -> Result<CodeImage<'static>, String> {
     let file = FileImage::new(bytes).map_err(|e| e.to_string())?;
-    let (base, size) = (file.pe().image_base, u64::from(file.pe().size_of_image));
-    let source = Whole(AtBase(file, base), Origin::ImageFile);
-    CodeImage::open(&module(name, base, size), Box::new(source)).map_err(|e: ImageError| e.to_string())
+    let base = file.pe().image_base;
+    CodeImage::of_file(name, file, base).map_err(|e| e.to_string())
 }
 
 pub fn open(path: &Path) -> CodeImage<'static> {
